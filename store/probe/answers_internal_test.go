@@ -36,10 +36,35 @@ type liar struct {
 	dead  map[string]int           // how many more writes of the key get no answer
 	past  map[string]*store.Object // what there was before the last write or delete
 	plain string                   // the prefix of the probe, which is left out
+
+	second map[string]int // how many of those seen came over the other connections
+}
+
+// second is the store over the other connections.
+type second struct{ *liar }
+
+func (o second) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	return o.liar.Get(context.WithValue(ctx, second{}, true), key, unless)
+}
+
+func (o second) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	return o.liar.Put(context.WithValue(ctx, second{}, true), key, body, only)
+}
+
+func (o second) Delete(ctx context.Context, key string) error {
+	return o.liar.Delete(context.WithValue(ctx, second{}, true), key)
+}
+
+func (o second) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return o.liar.List(context.WithValue(ctx, second{}, true), prefix, after)
+}
+
+func (o second) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	return o.liar.GetLarge(context.WithValue(ctx, second{}, true), key)
 }
 
 func newLiar(prefix, lie, about string, n int) *liar {
-	l := &liar{lie: lie, about: about, n: n, seen: map[string]int{}, dead: map[string]int{}, past: map[string]*store.Object{}, plain: prefix}
+	l := &liar{lie: lie, about: about, n: n, seen: map[string]int{}, dead: map[string]int{}, past: map[string]*store.Object{}, plain: prefix, second: map[string]int{}}
 	b := &brokenstore.Store{Store: memstore.New()}
 	l.inspected = &inspected{Store: b}
 	b.OnGet, b.OnPut, b.OnDelete, b.OnList = l.get, l.put, l.remove, l.list
@@ -69,9 +94,12 @@ func (l *liar) alike(key string) string {
 var alikes sync.Map // what was found out of keys
 
 // false reports that this is the answer to lie about.
-func (l *liar) false(class, key string) bool {
+func (l *liar) false(ctx context.Context, class, key string) bool {
 	class += " of " + l.alike(key)
 	l.seen[class]++
+	if ctx.Value(second{}) != nil {
+		l.second[class]++
+	}
 	return class == l.about && l.seen[class] == l.n
 }
 
@@ -91,7 +119,7 @@ func (l *liar) get(ctx context.Context, key string, unless store.Version) (*stor
 	case errors.Is(err, store.ErrNotModified):
 		class = "a read of the same"
 	}
-	if !l.false(class, key) {
+	if !l.false(ctx, class, key) {
 		return o, err
 	}
 	was := l.past[key]
@@ -132,7 +160,7 @@ func (l *liar) put(ctx context.Context, key string, body []byte, only store.Cond
 	if !holds {
 		class += " that fails"
 	}
-	told := l.false(class, key)
+	told := l.false(ctx, class, key)
 	if !told && !holds {
 		return nil, says("put", key, store.ErrPrecondition)
 	}
@@ -176,7 +204,7 @@ func (l *liar) put(ctx context.Context, key string, body []byte, only store.Cond
 func (l *liar) remove(ctx context.Context, key string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := l.false("a delete", key)
+	told := l.false(ctx, "a delete", key)
 	switch kind := failures[l.lie]; {
 	case told && kind != nil:
 		return says("delete", key, kind)
@@ -198,7 +226,7 @@ func (l *liar) deleteIf(ctx context.Context, key string, v store.Version) error 
 	if now, there := l.Now(ctx, key); there && now != v {
 		class += " that fails"
 	}
-	told := l.false(class, key)
+	told := l.false(ctx, class, key)
 	switch kind := failures[l.lie]; {
 	case told && kind != nil:
 		return says("delete", key, kind)
@@ -215,7 +243,7 @@ func (l *liar) deleteIf(ctx context.Context, key string, v store.Version) error 
 func (l *liar) list(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		l.mu.Lock()
-		told := l.false("a listing", prefix)
+		told := l.false(ctx, "a listing", prefix)
 		var all []store.Entry
 		for e := range l.Store.Store.List(ctx, prefix, after) {
 			all = append(all, e)
@@ -253,7 +281,7 @@ func (l *liar) list(ctx context.Context, prefix, after string) iter.Seq2[store.E
 func (l *liar) upload(ctx context.Context, key string, r io.Reader) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := l.false("an upload", key)
+	told := l.false(ctx, "an upload", key)
 	if kind := failures[l.lie]; told && kind != nil {
 		return 0, says("put", key, kind)
 	}
@@ -272,7 +300,7 @@ func (l *liar) download(ctx context.Context, key string) (io.ReadCloser, int64, 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r, size, err := l.Store.Store.GetLarge(ctx, key)
-	if !l.false("a download", key) {
+	if !l.false(ctx, "a download", key) {
 		return r, size, err
 	}
 	if kind := failures[l.lie]; kind != nil {
@@ -390,7 +418,7 @@ func numbers(s *survey) (Result, string, error) {
 // alone makes a portion of the probe, as if all experiments had come out well.
 func (p portion) alone(t *testing.T, l *liar) string {
 	t.Helper()
-	s, err := newSurvey(t.Context(), l, &Options{Races: 20})
+	s, err := newSurvey(t.Context(), l, &Options{Races: 20, Open: func(context.Context) (store.Store, error) { return second{l}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,6 +433,7 @@ func (p portion) alone(t *testing.T, l *liar) string {
 			t.Error(err)
 		}
 		clear(l.seen)
+		clear(l.second)
 		l.about = about
 	}
 	f, _ := s.try(experiment{name: p.name, run: p.run})
@@ -456,7 +485,7 @@ func (p portion) answers(t *testing.T) (told []string) {
 		if p.once {
 			told = append(told, "\t"+dressing.ReplaceAllString(about, "-…"))
 		} else {
-			told = append(told, fmt.Sprintf("\t%d times %s", times, about))
+			told = append(told, fmt.Sprintf("\t%d times, %d of them over the second connections, %s", times, good.second[about], about))
 		}
 		of := slices.IndexFunc(liesAbout, func(l aboutLies) bool { return strings.HasPrefix(about, l.about) })
 		for _, lie := range liesAbout[of].lies {

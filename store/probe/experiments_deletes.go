@@ -36,7 +36,7 @@ func (s *survey) afterDelete() (Result, string, error) {
 			}
 			return Unknown, "", err
 		})
-		if result != OK || err != nil {
+		if result != OK {
 			return result, detail, err
 		}
 	}
@@ -67,7 +67,7 @@ func (s *survey) afterRebirth() (Result, string, error) {
 			}
 			return s.isThere(key, was, now)
 		})
-		if result != OK || err != nil {
+		if result != OK {
 			return result, detail, err
 		}
 		if !reborn {
@@ -92,7 +92,7 @@ func (s *survey) isThere(key string, was, now *store.Object) (Result, string, er
 			return Bad, "a create after a delete was told that it had landed, and after it another body was there", nil
 		}
 	}
-	if result, detail, err := s.mustRefuse(key, store.IfAbsent(), now, smallBody, 1); result != OK || err != nil {
+	if result, detail, err := s.mustRefuse(key, store.IfAbsent(), now, smallBody, 1); result != OK {
 		return result, "another create after it: " + detail, err
 	}
 	if s.report.Finding(updateStale).Result != OK {

@@ -65,7 +65,7 @@ type trials struct {
 
 // add keeps the worst of all.
 func (t *trials) add(result Result, detail string, err error) {
-	if err != nil && contradicts(err) {
+	if contradicts(err) {
 		result, detail, err = Bad, "an answer contradicts those before it: "+err.Error(), nil
 	}
 	rank := []Result{"", OK, Note, Unknown, Bad}
@@ -134,7 +134,7 @@ func (s *survey) family(dir, what string, names []string, size int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		t.add(result, what+": "+detail, err)
-		return result == OK && err == nil
+		return result == OK
 	}
 	of := func(t *trials, r *relative, result Result, detail string, err error) bool {
 		return !s.settled(r.key) || note(t, result, fmt.Sprintf("of %q: %s", short(r.name), detail), err)
@@ -161,7 +161,7 @@ func (s *survey) family(dir, what string, names []string, size int) {
 	kept := func(n int) bool {
 		r := all[n]
 		result, detail, err := s.holds(s.either(n+1), r)
-		if result == OK && err == nil {
+		if result == OK {
 			result, detail, err = s.refuses(r.key, store.IfAbsent(), r.o, smallBody, triedFew)
 		}
 		return of(&k.creates, r, result, detail, err)
@@ -180,11 +180,12 @@ func (s *survey) family(dir, what string, names []string, size int) {
 	removed := func(n int) bool {
 		r := all[n]
 		result, detail, err := s.holds(s.either(n), r)
-		if result == OK && err == nil {
-			err = s.remove(s.either(n), r.key)
-		}
-		if result == OK && err == nil {
-			result, detail, err = s.isGone(s.either(n+1), r.key, "")
+		if result == OK {
+			if err = s.remove(s.either(n), r.key); err != nil {
+				result = Unknown
+			} else {
+				result, detail, err = s.isGone(s.either(n+1), r.key, "")
+			}
 		}
 		return of(&k.creates, r, result, detail, err)
 	}

@@ -3,6 +3,7 @@ package probe
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -23,9 +24,7 @@ const (
 // largeBody is a large value. No part of it is like another.
 func largeBody(seed uint64) io.Reader {
 	var s [32]byte
-	for i := range s {
-		s[i] = byte(seed >> (i % 8 * 8))
-	}
+	binary.LittleEndian.PutUint64(s[:], seed)
 	return io.LimitReader(rand.NewChaCha8(s), largeValue)
 }
 
@@ -47,7 +46,7 @@ func (s *survey) largeValues() (Result, string, error) {
 			return denied(err, "upload in parts")
 		}
 		result, detail, wrong := s.isLarge(key, seed)
-		if result != OK || wrong != nil {
+		if result != OK {
 			return result, detail, wrong
 		}
 		if err = s.remove(s.a, key); err != nil {
@@ -65,7 +64,7 @@ func (s *survey) isLarge(key string, seed uint64) (result Result, detail string,
 			result, detail, err = s.either(n+1).isLarge(s.path(key), largeBody(seed))
 			return err
 		})
-		if result != OK || err != nil {
+		if result != OK {
 			return result, detail, err
 		}
 	}

@@ -61,7 +61,7 @@ const (
 func (s *survey) freshListings() (Result, string, error) {
 	for n := range fresh {
 		result, detail, err := s.certain(fmt.Sprintf("fresh/%02d", n), func(key string) (Result, string, error) { return s.freshListing(key, n%mostListed) })
-		if result != OK || err != nil {
+		if result != OK {
 			return result, detail, err
 		}
 	}

@@ -315,7 +315,7 @@ func (s *survey) fill(r *races, t *slot, key string) bool {
 	case transient(err):
 		t.given++
 		r.skipped.Add(1)
-	case err != nil && contradicts(err):
+	case contradicts(err):
 		r.fail("an object could neither be read nor created: " + err.Error())
 	case err != nil:
 		r.stop(err)

@@ -94,7 +94,7 @@ func (s *survey) creatingOverRested() (Result, string, error) {
 		return Unknown, "too many writes had no answer", nil
 	}
 	for _, r := range all {
-		if result, detail, err := s.refuses(r.key, store.IfAbsent(), r.now, smallBody, restRefused); result != OK || err != nil {
+		if result, detail, err := s.refuses(r.key, store.IfAbsent(), r.now, smallBody, restRefused); result != OK {
 			return result, detail, err
 		}
 	}
@@ -115,7 +115,7 @@ func (s *survey) updatingRested() (Result, string, error) {
 	}
 	for n, r := range all {
 		result, detail, err := s.refuses(r.key, store.IfMatch(r.was), r.now, smallBody, restRefused)
-		if result != OK || err != nil {
+		if result != OK {
 			return result, detail, err
 		}
 		was := r.now.Version
@@ -134,12 +134,12 @@ func (s *survey) updatingRested() (Result, string, error) {
 		case !bytes.Equal(o.Body, now.Body):
 			return Bad, "after an update another body was there", nil
 		}
-		if result, detail, err = s.refuses(r.key, store.IfMatch(was), now, smallBody, 1); result != OK || err != nil {
+		if result, detail, err = s.refuses(r.key, store.IfMatch(was), now, smallBody, 1); result != OK {
 			return result, detail, err
 		}
 	}
 	if g := s.resting.gone; g != nil && s.settled(g.key) {
-		if result, detail, err := s.refuses(g.key, store.IfMatch(g.was), nil, smallBody, restRefused); result != OK || err != nil {
+		if result, detail, err := s.refuses(g.key, store.IfMatch(g.was), nil, smallBody, restRefused); result != OK {
 			return result, "of one that was deleted: " + detail, err
 		}
 	}

@@ -59,7 +59,7 @@ func (z size) racingCreates(s *survey) (Result, string, error) {
 		}
 		return s.keeps(key, store.IfAbsent(), made, z.bytes)
 	})
-	if result != OK || err != nil {
+	if result != OK {
 		return result, detail, err
 	}
 	_, result, detail, err = s.racingCreates(fmt.Sprintf("sizes-%d", z.bytes), z.bytes, z.races(s), 0)
@@ -80,7 +80,7 @@ func (z size) racingUpdates(s *survey) (Result, string, error) {
 		}
 		return s.keeps(key, store.IfMatch(was.Version), now, z.bytes)
 	})
-	if result != OK || err != nil {
+	if result != OK {
 		return result, detail, err
 	}
 	return s.racingUpdates(fmt.Sprintf("lane-%d", z.bytes), z.bytes, z.races(s), spreadLess)

@@ -72,7 +72,7 @@ func (s *survey) deleting() (Result, string, error) {
 // again in the end. Nobody may write the object afterwards.
 func (s *survey) mustRefuse(key string, only store.Condition, was *store.Object, size, times int) (Result, string, error) {
 	result, detail, err := s.refuses(key, only, was, size, times)
-	if result == OK && err == nil && s.settled(key) {
+	if result == OK && s.settled(key) {
 		w := watch{key: key, told: "writes that were refused"}
 		if was != nil {
 			w.allowed = [][]byte{was.Body}
@@ -223,17 +223,17 @@ func (s *survey) changing() (Result, string, error) {
 		return OK, "", nil
 	}
 	for range repeats {
-		if result, detail, err := over(s.body()); result != OK || err != nil {
+		if result, detail, err := over(s.body()); result != OK {
 			return result, detail, err
 		}
 	}
 	for _, size := range []int{smallBody, bigRecord} {
 		body := s.bodyOf(size)
-		if result, detail, err := over(body); result != OK || err != nil {
+		if result, detail, err := over(body); result != OK {
 			return result, detail, err
 		}
 		for n := range changes {
-			if result, detail, err := over(s.changed(body, n%places)); result != OK || err != nil {
+			if result, detail, err := over(s.changed(body, n%places)); result != OK {
 				return result, detail, err
 			}
 		}
@@ -292,10 +292,10 @@ func (s *survey) updatingStale() (Result, string, error) {
 	}
 	if other.Version == now.Version {
 		// Versions that are counted by object: there is nothing to be told apart.
-	} else if result, detail, wrong := s.refuses("stale", store.IfMatch(other.Version), now, smallBody, fewRivals); result != OK || wrong != nil {
+	} else if result, detail, wrong := s.refuses("stale", store.IfMatch(other.Version), now, smallBody, fewRivals); result != OK {
 		return result, "the version of another object: " + detail, wrong
 	}
-	if result, detail, wrong := s.refuses("stale", store.IfAbsent(), now, smallBody, fewRivals); result != OK || wrong != nil {
+	if result, detail, wrong := s.refuses("stale", store.IfAbsent(), now, smallBody, fewRivals); result != OK {
 		return result, "a create over it: " + detail, wrong
 	}
 	result, detail, err := s.mustRefuse("stale", store.IfMatch(past[rewrites-1]), now, smallBody, repeats)
