@@ -79,7 +79,7 @@ func (s *survey) ages() (Result, string, error) {
 	older = max(older, s.witness.older)
 	detail := fmt.Sprintf("objects of up to %v looked at most %v older than they can have been, and %v younger",
 		time.Since(s.spells.sent).Round(time.Second), max(older, 0).Round(10*time.Millisecond), max(younger, 0).Round(10*time.Millisecond))
-	if c := s.samples.clock(); c != nil && c.Contradiction.Duration() > trust {
+	if c := s.samples.clock(); c.Contradiction.Duration() > trust {
 		return Bad, fmt.Sprintf("the times in answers contradict each other by %v; %s", c.Contradiction.Duration().Round(time.Millisecond), detail), nil
 	}
 	if older > trust {

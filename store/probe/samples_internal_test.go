@@ -1,9 +1,16 @@
 package probe
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/brokenstore"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // TestClockExactly: what some answers say of the store's clock, and what it cannot be.
@@ -70,4 +77,105 @@ func TestSharpest(t *testing.T) {
 	if got := sharpest([]bound{{received: -1}, {received: 0}}); len(got) != 2 || got[0].received != -1 {
 		t.Errorf("of two that were received before the first was sent: %+v", got)
 	}
+}
+
+// TestWhatClocksSay: how far the store's clock is off and how fast it is, and what is unknown of it.
+func TestWhatClocksSay(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		dates  []time.Duration // a second apart
+		result Result
+		detail string
+	}{
+		{[]time.Duration{5005 * ms}, Note, "the store's is 4.995s to 5.016s ahead; too few answers to tell how fast it runs"},
+		{[]time.Duration{5005 * ms, 6005 * ms}, OK, "in one second of it 0.989 to 1.011 pass at the store; the store's is 4.995s to 5.006s ahead"},
+		{[]time.Duration{5005 * ms, 7005 * ms}, Bad, "one of the two clocks does not keep time: in one second of it 1.979 to 2.021 pass at the store; the store's is 5.995s to 6.016s ahead"},
+		{[]time.Duration{5005 * ms, 5505 * ms}, Bad, "one of the two clocks does not keep time: in one second of it 0.494 to 0.506 pass at the store; the store's is 4.495s to 4.501s ahead"},
+		{[]time.Duration{5005 * ms, 9005 * ms, 7005 * ms}, Note, "the store's is 5.006s to 7.995s ahead, by times that contradict each other by 2.989s; too few answers to tell how fast it runs"},
+	} {
+		s := surveyed(t, few)
+		for n, date := range c.dates {
+			sent := begin.Add(time.Duration(n) * time.Second)
+			s.samples.add("get", sent, sent.Add(10*ms), begin.Add(date))
+		}
+		if result, detail, err := s.clock(); result != c.result || detail != c.detail || err != nil || s.report.Clock == nil || s.report.Clock.Resolution.Duration() != ms {
+			t.Errorf("%v: %s, %q, %v", c.dates, result, detail, err)
+		}
+	}
+}
+
+// TestAges: an object that looks more than 2 s older than it can be is bad for those that trust its age, whichever read showed it.
+func TestAges(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	always := func(by time.Duration) func(string, int) time.Duration {
+		return func(string, int) time.Duration { return by }
+	}
+	one := func(name string, read int) func(string, int) time.Duration {
+		return func(key string, n int) time.Duration {
+			if strings.HasSuffix(key, name) && n == read {
+				return 3 * time.Second
+			}
+			return 0
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		older  func(key string, read int) time.Duration
+		before time.Duration // by another read
+		result Result
+		detail string
+	}{
+		{"as old as it is", always(0), 0, OK, "objects of up to 7s looked at most 0s older than they can have been, and 0s younger"},
+		{"2 s older", always(2 * time.Second), 0, OK, "objects of up to 7s looked at most 2s older than they can have been, and 0s younger"},
+		{"a bit more", always(2*time.Second + ms), 0, Bad, "objects of up to 7s looked at most 2s older than they can have been, and 0s younger"},
+		{"younger", always(-1500 * ms), 0, OK, "objects of up to 7s looked at most 0s older than they can have been, and 1.5s younger"},
+		{"the old one, at first", one("age", 1), 0, Bad, "objects of up to 7s looked at most 3s older than they can have been, and 0s younger"},
+		{"the old one, at last", one("age", 5), 0, Bad, "objects of up to 7s looked at most 3s older than they can have been, and 0s younger"},
+		{"the young one, at first", one("young", 1), 0, Bad, "objects of up to 7s looked at most 3s older than they can have been, and 0s younger"},
+		{"the young one, at last", one("young", 5), 0, Bad, "objects of up to 7s looked at most 3s older than they can have been, and 0s younger"},
+		{"nobody looks a sixth time", one("age", 6), 0, OK, "objects of up to 7s looked at most 0s older than they can have been, and 0s younger"},
+		{"by another read", always(0), 2*time.Second + 16*ms, Bad, "objects of up to 7s looked at most 2.02s older than they can have been, and 0s younger"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &brokenstore.Store{Store: memstore.New()}
+			reads := map[string]int{}
+			b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+				o, err := b.Store.Get(ctx, key, unless)
+				if err == nil {
+					reads[key]++
+					o.LastModified = o.LastModified.Add(-c.older(key, reads[key]))
+				}
+				return o, err
+			}
+			s, err := newSurvey(t.Context(), brokenstore.Bare{Store: b}, few)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.spells.begin(s); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(7 * time.Second)
+			s.witness.older = c.before
+			if result, detail, err := s.ages(); result != c.result || detail != c.detail || err != nil {
+				t.Errorf("%s: %s, %q, %v", c.name, result, detail, err)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := surveyed(t, few)
+		if err := s.spells.begin(s); err != nil {
+			t.Fatal(err)
+		}
+		for n, by := range []time.Duration{0, 5 * time.Second, 0} {
+			at := time.Now().Add(time.Duration(n) * time.Second)
+			s.samples.add("get", at, at, at.Add(by))
+		}
+		want := "the times in answers contradict each other by 4s; objects of up to 0s looked at most 0s older than they can have been, and 0s younger"
+		if result, detail, err := s.ages(); result != Bad || detail != want || err != nil {
+			t.Errorf("%s, %q, %v", result, detail, err)
+		}
+	})
 }
