@@ -481,6 +481,8 @@ func (p portion) answers(t *testing.T) (told []string) {
 			at = []int{1, times} // one that is neither the first nor the last is as good as another, and takes long
 		case p.once:
 			at = at[:1]
+		case p.name == updateStale && times > 50:
+			at = []int{1, 2, times - repeats - 1, times} // the version of another object, too
 		}
 		if p.once {
 			told = append(told, "\t"+dressing.ReplaceAllString(about, "-…"))

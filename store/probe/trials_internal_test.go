@@ -437,6 +437,28 @@ func TestWaits(t *testing.T) {
 			t.Errorf("%s, %s, %v", result, detail, err)
 		}
 
+		for _, leave := range []func(*survey) error{(*survey).leaveCreated, (*survey).leaveUpdated} {
+			s = surveyed(t, few)
+			if err := leave(s); err != nil {
+				t.Error(err)
+			}
+			begin := time.Now()
+			if result, detail, err = s.creatingOverRested(); result != OK || detail != "9 writes over 3 objects, refused after 10s" || err != nil || time.Since(begin) != 10*time.Second {
+				t.Errorf("%s, %s, %v after %v", result, detail, err, time.Since(begin))
+			}
+		}
+		s = surveyed(t, few)
+		if err := errors.Join(s.leaveCreated(), s.leaveUpdated()); err != nil {
+			t.Error(err)
+		}
+		s.doubt(s.path("rests-gone"), store.ErrUnknownOutcome)
+		if _, err := s.write(s.a, "rests-gone", s.body(), store.IfAbsent()); err != nil { // it lands later
+			t.Error(err)
+		}
+		if result, detail, err = s.updatingRested(); result != OK || err != nil {
+			t.Errorf("%s, %s, %v", result, detail, err)
+		}
+
 		ended, end := context.WithCancel(t.Context())
 		end()
 		s = surveyed(t, few)
@@ -497,6 +519,9 @@ func TestCleaning(t *testing.T) {
 		end()
 		s.ctx = ended
 		s.clean()
+		if want := few.Requests() + few.Purges(); s.report.Limit != want {
+			t.Errorf("%s: the limit is %d, not %d", c.name, s.report.Limit, want)
+		}
 		n := 0
 		for range b.Store.List(t.Context(), "", "") {
 			n++
@@ -505,6 +530,46 @@ func TestCleaning(t *testing.T) {
 		if s.report.Left != c.left || n != c.left || (c.said == "") != (f.Detail == "not tried") || c.said != "" && (f.Detail != c.said || f.Result != Unknown) {
 			t.Errorf("%s: %d are left, it tells of %d: %+v", c.name, n, s.report.Left, f)
 		}
+	}
+}
+
+// TestCleaningHasItsRequests: those that were kept for it, to the last.
+func TestCleaningHasItsRequests(t *testing.T) {
+	t.Parallel()
+	for more, left := range []int{2, 1, 0, 0} {
+		s := surveyed(t, few)
+		s.connect(memstore.New(), memstore.New())
+		for _, key := range []string{"a", "b"} {
+			if _, err := s.write(s.a, key, s.body(), store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.report.Limit = s.report.Requests.Total() + more
+		if s.clean(); s.report.Left != left {
+			t.Errorf("with %d requests %d objects are left", more, s.report.Left)
+		}
+	}
+}
+
+// TestNothingIsSentBeyond: a request that must not be sent reaches no store.
+func TestNothingIsSentBeyond(t *testing.T) {
+	t.Parallel()
+	c := &counter{Store: memstore.New()}
+	s, err := newSurvey(t.Context(), c, few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.report.Limit = s.reserve
+	_, get := s.read(s.a, "a", "")
+	_, put := s.write(s.a, "a", s.body(), store.IfAbsent())
+	_, list := s.list(s.a, "a", "")
+	for _, err := range []error{get, put, list, s.remove(s.a, "a"), s.deleteIf("a", "1")} {
+		if !errors.Is(err, errNoBudget) {
+			t.Error(err)
+		}
+	}
+	if n := c.calls.Load(); n > 0 || s.report.Requests.Total() > 0 || s.report.Sent > 0 {
+		t.Errorf("%d requests were sent: %+v, %d bytes", n, s.report.Requests, s.report.Sent)
 	}
 }
 
