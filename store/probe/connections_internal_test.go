@@ -150,3 +150,33 @@ func TestDeletedReadsOverBoth(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletedVersions: a store that says of a deleted object that it is unchanged, to those who know its last version or the one before, is found out.
+func TestDeletedVersions(t *testing.T) {
+	t.Parallel()
+	for before := range 2 {
+		b := &brokenstore.Store{Store: memstore.New()}
+		past := map[string][]store.Version{}
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			o, err := b.Store.Put(ctx, key, body, only)
+			if err == nil {
+				past[key] = append(past[key], o.Version)
+			}
+			return o, err
+		}
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			o, err := b.Store.Get(ctx, key, unless)
+			if all := past[key]; errors.Is(err, store.ErrNotExist) && len(all) > before && unless == all[len(all)-1-before] {
+				return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
+			}
+			return o, err
+		}
+		s, err := newSurvey(t.Context(), brokenstore.Bare{Store: b}, few)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result, detail, err := s.deletedReads(); result != Bad || detail != "what had just been deleted was said to be unchanged" || err != nil {
+			t.Errorf("the version %d before the last: %s, %s, %v", before, result, detail, err)
+		}
+	}
+}

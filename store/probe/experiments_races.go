@@ -122,11 +122,7 @@ type duel struct {
 // duel races two writes of bodies of up to that size over what was there, or over nothing.
 func (s *survey) duel(key string, size int, was []byte, only store.Condition) *duel {
 	d := &duel{s: s, key: key}
-	if was == nil {
-		d.bodies[0] = s.bodyOf(between(least(size), size))
-	} else {
-		d.bodies[0] = s.bodyOver(was, size)
-	}
+	d.bodies[0] = s.bodyOver(was, size)
 	if was == nil || rand.IntN(2) == 0 {
 		was = d.bodies[0]
 	}

@@ -503,3 +503,32 @@ func TestListedAfterRaces(t *testing.T) {
 		}
 	}
 }
+
+// TestDuelBodies: rivals write over what is there, and over each other, bodies that are often much alike: a server may take one for the other.
+func TestDuelBodies(t *testing.T) {
+	t.Parallel()
+	s := surveyed(t, few)
+	const times = 400
+	likeness := func(was []byte) (first, second, each int) {
+		for n := range times {
+			d := s.duel(fmt.Sprintf("key-%d", n), smallBody, was, store.IfAbsent())
+			a, b := d.bodies[0], d.bodies[1]
+			if d.winners != 1 || d.refused != 1 || d.doubted || d.errs[d.winner] != nil || d.made[d.winner] == nil || len(a) < leastBody || len(a) > smallBody {
+				t.Fatalf("%+v", d)
+			}
+			for n, pair := range [][2][]byte{{a, was}, {b, was}, {a, b}} {
+				if len(pair[0]) == len(pair[1]) && differences(pair[0], pair[1]) <= 4 {
+					*[]*int{&first, &second, &each}[n]++
+				}
+			}
+		}
+		return first, second, each
+	}
+	if first, second, each := likeness(nil); first+second > 0 || each < times/4 {
+		t.Errorf("of %d over nothing, %d and %d are like it, %d like each other", times, first, second, each)
+	}
+	s = surveyed(t, few)
+	if first, second, each := likeness(s.bodyOf(200)); first < times/4 || second < times/8 || each < times/8 || second > times*3/4 {
+		t.Errorf("of %d, %d and %d are like what is there, %d like each other", times, first, second, each)
+	}
+}
