@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ func (s *survey) clean() {
 
 // removeAll deletes the objects that are known.
 func (s *survey) removeAll(c *counted) {
-	s.inParallel(s.sorted(), func(key string) {
+	s.inParallel(slices.Collect(maps.Keys(s.keys)), func(key string) {
 		_ = s.again(func() error { return c.Delete(s.ctx, key) })
 	})
 }
@@ -86,12 +87,4 @@ func (s *survey) seekLeft(c *counted) (any bool) {
 		s.expect(s.prefix+e.Key, nil)
 	}
 	return err == nil && len(left) > 0
-}
-
-func (s *survey) sorted() (keys []string) {
-	for key := range s.keys {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -487,18 +488,27 @@ func TestCleaning(t *testing.T) {
 		ignore int // so many deletes of each object are answered and not done
 		purge  error
 		left   int
-		there  bool
 		said   string
+		sent   Requests
+		known  Result // whether deletes work
 	}{
-		{"at once", 0, nil, 0, false, ""},
-		{"at the second time", 1, nil, 0, false, ""},
-		{"at the fourth time", 3, nil, 0, false, ""},
-		{"at the fifth time", 4, nil, 2, true, ""},
-		{"but for past versions", 0, errors.New("broken"), 0, false, "those of the probe's own objects stay: broken"},
+		{"at once", 0, nil, 0, "", Requests{Put: 2, Delete: 2, List: 1, Inspect: 1}, OK},
+		{"at the second time", 1, nil, 0, "", Requests{Put: 2, Delete: 4, List: 2, Inspect: 2}, OK},
+		{"at the fourth time", 3, nil, 0, "", Requests{Put: 2, Delete: 8, List: 4, Inspect: 4}, OK},
+		{"at the fifth time", 4, nil, 2, "", Requests{Put: 2, Delete: 8, List: 4, Inspect: 4}, OK},
+		{"never", 4, nil, 2, "", Requests{Put: 2, Delete: 2, Inspect: 1}, Bad},
+		{"denied", -1, nil, 2, "", Requests{Put: 2, Delete: 2, Inspect: 1}, Unknown},
+		{"but for past versions", 0, errors.New("broken"), 0, "those of the probe's own objects stay: broken", Requests{Put: 2, Delete: 2, List: 1, Inspect: 1}, OK},
 	} {
 		b := &brokenstore.Store{Store: memstore.New()}
+		var mu sync.Mutex
 		done := map[string]int{}
 		b.OnDelete = func(ctx context.Context, key string) error {
+			if c.ignore < 0 {
+				return &store.Error{Op: "delete", Key: key, Kind: store.ErrDenied}
+			}
+			mu.Lock()
+			defer mu.Unlock()
 			if done[key]++; done[key] <= c.ignore {
 				return nil
 			}
@@ -510,6 +520,7 @@ func TestCleaning(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.purge = true
+		s.report.Findings = []Finding{{Name: canDelete, Result: c.known}}
 		for _, key := range []string{"a", "b"} {
 			if _, err := s.write(s.a, key, s.body(), store.IfAbsent()); err != nil {
 				t.Fatal(err)
@@ -527,7 +538,10 @@ func TestCleaning(t *testing.T) {
 			n++
 		}
 		f := s.report.Finding("past versions removed")
-		if s.report.Left != c.left || n != c.left || (c.said == "") != (f.Detail == "not tried") || c.said != "" && (f.Detail != c.said || f.Result != Unknown) {
+		if s.report.Requests != c.sent {
+			t.Errorf("%s: it sends %+v", c.name, s.report.Requests)
+		}
+		if told := s.report.Left; told != c.left && c.known != Bad || n != c.left || (c.said == "") != (f.Detail == "not tried") || c.said != "" && (f.Detail != c.said || f.Result != Unknown) {
 			t.Errorf("%s: %d are left, it tells of %d: %+v", c.name, n, s.report.Left, f)
 		}
 	}
