@@ -629,3 +629,18 @@ func TestTry(t *testing.T) {
 		}
 	}
 }
+
+// TestFaultsCountWhateverEnds: a fault that an experiment has seen counts if the probe ends meanwhile; what else it says does not.
+func TestFaultsCountWhateverEnds(t *testing.T) {
+	t.Parallel()
+	for _, result := range []Result{OK, Note, Unknown, Bad} {
+		s := surveyed(t, few)
+		ctx, end := context.WithCancel(t.Context())
+		s.ctx = ctx
+		s.experiments = []experiment{{name: "this", run: func(*survey) (Result, string, error) { end(); return result, "seen", nil }}, {name: "next"}}
+		err := s.run()
+		if told := len(s.report.Findings) > 0; told != (result == Bad) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %+v, %v", result, s.report.Findings, err)
+		}
+	}
+}
