@@ -201,6 +201,11 @@ func (g *fenceCmd) get(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	return g.show(ctx, name, o)
+}
+
+// show writes the present value. Of one that is replaced while it is read there is a newer one.
+func (g *fenceCmd) show(ctx context.Context, name string, o *fence.Object) error {
 	for try := 0; ; try++ {
 		v, err := o.Get(ctx)
 		if err != nil {
@@ -216,12 +221,25 @@ func (g *fenceCmd) get(ctx context.Context, name string) error {
 		case err != nil:
 			return failed(err)
 		}
-		n, err := io.Copy(g.stdout, r)
-		if _, broken := errors.AsType[*store.Error](err); broken || n < v.Size && err == nil {
-			return failed(fmt.Errorf("%s: after %d of %d bytes: %w", name, n, v.Size, errors.Join(err, r.Close())))
+		out := &outlet{w: g.stdout}
+		n, err := io.Copy(out, r)
+		if err = errors.Join(err, r.Close()); err != nil && !out.failed {
+			return failed(fmt.Errorf("%s: after %d of %d bytes: %w", name, n, v.Size, err))
 		}
-		return written(errors.Join(err, r.Close()))
+		return written(err)
 	}
+}
+
+// An outlet tells the failure of a write from that of what is to be written.
+type outlet struct {
+	w      io.Writer
+	failed bool
+}
+
+func (o *outlet) Write(b []byte) (int, error) {
+	n, err := o.w.Write(b)
+	o.failed = err != nil
+	return n, err
 }
 
 // claims are the resources that run and elect claim before the command begins.
