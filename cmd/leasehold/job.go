@@ -244,29 +244,34 @@ func (j *job) hold(ctx context.Context, lease held) run {
 	if j.final {
 		j.notifier.stops()
 	}
-	r := run{Status: status, err: err, idle: idle}
-	lost, at := lease.Err(), time.Now()
+	r, at := run{Status: status, err: err, idle: idle}, time.Now()
+	j.judge(&r, lease)
+	tell := j.release(ctx, lease, ending{})
+	j.ended(lease, r, at)
+	tell()
+	return r
+}
+
+// judge finds out what became of the lease, before it is released.
+func (j *job) judge(r *run, lease held) {
+	lost := lease.Err()
 	// The command is ended --grace before the lease is. Where no renewal could have made that later,
 	// nothing was lost but time.
 	end := endOf(lease)
 	final := !end.IsZero() && !lease.Deadline().Before(end.Add(-time.Millisecond))
-	r.over = status.Expired && final || errors.Is(lost, leasehold.ErrTimeUp)
-	tell := j.release(ctx, lease, ending{})
+	r.over = r.Expired && final || errors.Is(lost, leasehold.ErrTimeUp)
 	switch {
-	case errors.Is(err, fence.ErrFenced): // which ended the lease
+	case errors.Is(r.err, fence.ErrFenced): // which ended the lease
 	case r.over:
 		r.lost = leasehold.ErrTimeUp
 	case errors.Is(lost, leasehold.ErrLost):
 		r.lost = errors.New(strings.TrimPrefix(oneLine(lost), leasehold.ErrLost.Error()+": "))
-	case errors.Is(err, guardian.ErrTooLate) || status.Expired:
+	case errors.Is(r.err, guardian.ErrTooLate) || r.Expired:
 		r.lost = errors.New("no renewal came through in time")
 	}
 	if r.lost != nil && !r.over && j.opts.Layout == leasehold.LayoutMarker {
 		r.lost = fmt.Errorf("its TTL of %v was over, and a marker is not renewed", j.opts.TTL)
 	}
-	j.ended(lease, r, at)
-	tell()
-	return r
 }
 
 // claim seals the resources with the lease's token, unless a signal comes first.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,9 +11,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -127,5 +132,119 @@ func TestProve(t *testing.T) {
 		if proves := name == "good"; (j.opts.Proof != nil) != proves || (c.opts.Proof != nil) != proves || j.target.store == nil || c.target.store == nil || c.states.target.store == nil {
 			t.Errorf("with %q: %v, %v", name, j.opts.Proof, c.opts.Proof)
 		}
+	}
+}
+
+// An endedLease is a lease of which it is known how it has ended, and when it would have.
+type endedLease struct {
+	heldLease
+	err           error
+	deadline, end time.Time
+}
+
+func (l endedLease) Err() error          { return l.err }
+func (l endedLease) Deadline() time.Time { return l.deadline }
+func (l endedLease) End() time.Time      { return l.end }
+
+// TestWhatBecameOfTheLease: whether the lease was lost while the command ran, and why, or whether only its time was up. By that
+// the exit code is chosen.
+func TestWhatBecameOfTheLease(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	fenced := fmt.Errorf("cannot claim x: %w", fence.ErrFenced)
+	lost := fmt.Errorf("%w: another has it", leasehold.ErrLost)
+	const late, marker = "no renewal came through in time", "its TTL of 15s was over, and a marker is not renewed"
+	for name, tt := range map[string]struct {
+		expired bool
+		err     error // of the start
+		lease   endedLease
+		layout  leasehold.Layout
+		over    bool
+		lost    string
+	}{
+		"it ended":                         {},
+		"it was not started":               {err: &guardian.CommandError{Code: 127}},
+		"it was ended by the guardian":     {expired: true, lost: late},
+		"it was too late":                  {err: guardian.ErrTooLate, lost: late},
+		"it was lost":                      {lease: endedLease{err: lost}, lost: "another has it"},
+		"it was lost, and ended":           {expired: true, lease: endedLease{err: lost}, lost: "another has it"},
+		"it was fenced":                    {err: fenced, lease: endedLease{err: lost}},
+		"its time was up":                  {lease: endedLease{err: leasehold.ErrTimeUp}, over: true, lost: leasehold.ErrTimeUp.Error()},
+		"its time was up, and it ended":    {expired: true, lease: endedLease{deadline: now, end: now}, over: true, lost: leasehold.ErrTimeUp.Error()},
+		"its time was up, nearly":          {expired: true, lease: endedLease{deadline: now, end: now.Add(time.Millisecond)}, over: true, lost: leasehold.ErrTimeUp.Error()},
+		"it ended before its time":         {lease: endedLease{deadline: now, end: now}},
+		"a renewal was to come":            {expired: true, lease: endedLease{deadline: now, end: now.Add(2 * time.Millisecond)}, lost: late},
+		"a marker was lost":                {lease: endedLease{err: lost}, layout: leasehold.LayoutMarker, lost: marker},
+		"a marker's command was ended":     {expired: true, layout: leasehold.LayoutMarker, lost: marker},
+		"a marker's command ended":         {layout: leasehold.LayoutMarker},
+		"a marker's time was up":           {lease: endedLease{err: leasehold.ErrTimeUp}, layout: leasehold.LayoutMarker, over: true, lost: leasehold.ErrTimeUp.Error()},
+		"another marker's lease was lost":  {lease: endedLease{err: lost}, layout: leasehold.LayoutMarkerIfMatch, lost: "another has it"},
+		"it was released, which is no end": {lease: endedLease{err: leasehold.ErrReleased}},
+	} {
+		j := &job{opts: leasehold.LockOptions{TTL: 15 * time.Second, Layout: tt.layout}}
+		r := run{Status: guardian.Status{Expired: tt.expired}, err: tt.err}
+		j.judge(&r, tt.lease)
+		why := ""
+		if r.lost != nil {
+			why = r.lost.Error()
+		}
+		if r.over != tt.over || why != tt.lost {
+			t.Errorf("%s: over %v, lost %q; want %v, %q", name, r.over, why, tt.over, tt.lost)
+		}
+	}
+}
+
+// A hangingStore answers no request before two seconds after the end of its context.
+type hangingStore struct{ *memstore.Store }
+
+func (s hangingStore) Get(ctx context.Context, key string, _ store.Version) (*store.Object, error) {
+	<-ctx.Done()
+	time.Sleep(2 * time.Second)
+	return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
+}
+
+type claimingLease struct {
+	heldLease
+	ctx context.Context
+}
+
+func (l claimingLease) Context() context.Context { return l.ctx }
+func (claimingLease) Err() error                 { return nil }
+
+// TestSignalEndsClaim: a signal ends a claim that gets no answer, and waits for its end; the exit code is the signal's.
+func TestSignalEndsClaim(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, err := fence.NewObject(hangingStore{memstore.New()}, "state", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, _ := newWaiter()
+		j.claims = claims{names: []string{"state"}, objects: []*fence.Object{o}}
+		go func() {
+			time.Sleep(10 * time.Second)
+			j.signals <- syscall.SIGTERM
+		}()
+		began := time.Now()
+		err = j.claim(claimingLease{ctx: t.Context()})
+		if end, is := errors.AsType[*exit](err); !is || end.Error() != "exit code 143: terminated: gave up before the command began" || time.Since(began) != 12*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// TestLeaseFileIsReplacedOrLeft: a lease that cannot be written leaves the file as it was, and none of its own beside it.
+func TestLeaseFileIsReplacedOrLeft(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := filepath.Join(dir, "lease")
+	if err := os.MkdirAll(filepath.Join(at, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := leaseFile(at).write(leasehold.Detached{Key: "l"}); err == nil {
+		t.Error("a directory was replaced")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || left[0].Name() != "lease" {
+		t.Errorf("there are %v, %v", left, err)
 	}
 }
