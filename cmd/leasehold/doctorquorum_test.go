@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +28,8 @@ type memberStore struct {
 	careless bool   // it ignores the conditions of writes
 	denies   bool   // a trial
 	asked    func() // is called before each trial's request; or nil
+	split    bool   // it takes no trial of the whole
+	keeps    bool   // what is to be deleted
 }
 
 func (s *memberStore) String() string { return s.url }
@@ -45,7 +48,24 @@ func (s *memberStore) Put(ctx context.Context, key string, body []byte, only sto
 			s.asked()
 		}
 	}
+	if s.split && strings.HasPrefix(key, "leasehold-doctor-") {
+		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrDenied}
+	}
 	return s.Store.Put(ctx, key, body, only)
+}
+
+func (s *memberStore) Delete(ctx context.Context, key string) error {
+	if s.keeps {
+		return &store.Error{Op: "delete", Key: key, Kind: store.ErrDenied}
+	}
+	return s.Store.Delete(ctx, key)
+}
+
+func (s *memberStore) Purge(ctx context.Context, directory string) (int, error) {
+	if s.keeps && strings.HasPrefix(directory, "leasehold-doctor-") {
+		return 1, &store.Error{Op: "purge", Key: directory, Kind: store.ErrDenied}
+	}
+	return 0, nil
 }
 
 // quorumDiagnosis is what the doctor found out about a quorum.
@@ -220,5 +240,45 @@ func TestDoctorOfQuorumInterrupted(t *testing.T) {
 	if err := json.Unmarshal(r.out.Bytes(), &report); err != nil || report.Store != "" || report.Verdicts != nil || len(report.Members) != 2 ||
 		report.Members[0].Error != "" || report.Members[1].Error != "" {
 		t.Errorf("%v: the report is\n%s", err, &r.out)
+	}
+}
+
+// TestDoctorOfQuorumThatFails: members that are safe, each by itself, may be no quorum all the same. What they were found to be
+// is told.
+func TestDoctorOfQuorumThatFails(t *testing.T) {
+	t.Parallel()
+	r := diagnoseMembers(t, "json", func(members []*memberStore, _ func()) {
+		for _, m := range members {
+			m.split = true
+		}
+	})
+	if r.code() != exitUnavailable || !strings.Contains(r.err.Error(), "no majority of the members; s3://b: put") {
+		t.Errorf("it ends with %v", r.err)
+	}
+	var report struct {
+		Store   string
+		Members []memberReport
+	}
+	if err := json.Unmarshal(r.out.Bytes(), &report); err != nil || report.Store != "" || len(report.Members) != 3 || report.Members[2].Report == nil {
+		t.Errorf("%v: %s", err, &r.out)
+	}
+}
+
+// TestDoctorOfQuorumTellsWhatIsLeft: what a member does not delete is told, of its own probe and of that of the whole.
+func TestDoctorOfQuorumTellsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	r := diagnoseMembers(t, "text", func(members []*memberStore, _ func()) { members[1].keeps = true })
+	random := regexp.MustCompile(`[a-z2-7]{26}|\b\d+ scratch`)
+	var said []string
+	for line := range strings.Lines(random.ReplaceAllString(r.said.String(), "N")) {
+		if !strings.Contains(line, "at most") {
+			said = append(said, line)
+		}
+	}
+	const want = "leasehold: N objects under !leasehold-quorum-scratch-leasehold-probe-*/ could not be removed\n" +
+		"leasehold: scratch objects under leasehold-doctor-N/*/ are left: s3://b: access denied\n" +
+		"leasehold: directories under leasehold-doctor-N are left in s3://b: access denied\n"
+	if got := strings.Join(said, ""); got != want {
+		t.Errorf("it says\n%s\nwant\n%s", got, want)
 	}
 }

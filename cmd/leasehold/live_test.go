@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/watchview"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A takenView remembers what it was told.
+type takenView struct{ events []string }
+
+func (v *takenView) Take(ev watchview.Event, _ time.Time) {
+	v.events = append(v.events, strings.TrimPrefix(fmt.Sprintf("%T%v", ev, ev), "watchview."))
+}
+
+func (v *takenView) Lines(time.Time, int, int) []watchview.Line { return nil }
+
+// TestTypedKeys: what keys do to a view. A sequence may come in two parts, and what is no key for the screen is one for the view.
+func TestTypedKeys(t *testing.T) {
+	t.Parallel()
+	v := &takenView{}
+	d := drawing{view: v, frame: watchview.NewFrame(false)}
+	empty := d.frame.Draw(nil, 10, 2)
+	for _, tt := range []struct {
+		typed string
+		end   bool
+		code  int
+		takes string
+		anew  bool // all is drawn
+	}{
+		{"j", false, 0, "Pressed{2}", false},
+		{"x", false, 0, "", false}, // it means nothing
+		{"\x1b[", false, 0, "", false},
+		{"5~k", false, 0, "Pressed{3} Pressed{1}", false},
+		{"\x0c", false, 0, "", true},
+		{"jq", true, 0, "Pressed{2}", false},
+		{"\x03j", true, exitSignal + 2, "", false},
+	} {
+		v.events = nil
+		end, err := d.typed([]byte(tt.typed))
+		code := 0
+		if e, is := errors.AsType[*exit](err); is {
+			code = e.code
+		}
+		takes := strings.Join(v.events, " ")
+		if anew := d.frame.Draw(nil, 10, 2) == empty; end != tt.end || code != tt.code || takes != tt.takes || anew != tt.anew {
+			t.Errorf("%q: end %v, %v, takes %q, anew %v; want %+v", tt.typed, end, err, takes, anew, tt)
+		}
+	}
+}
+
+// TestViewTakesAllThatWaits: a view is drawn once for all events that wait, but for no more than that: one that never stopped
+// taking would never be drawn.
+func TestViewTakesAllThatWaits(t *testing.T) {
+	t.Parallel()
+	said := func(n int) watchview.Event { return watchview.Said{Text: fmt.Sprint(n)} }
+	for _, waiting := range []int{0, 1, 3} {
+		v := &takenView{}
+		events := make(chan watchview.Event, 3)
+		for n := range waiting {
+			events <- said(n + 1)
+		}
+		(&drawing{view: v}).take(said(0), events)
+		var want []string
+		for n := range waiting + 1 {
+			want = append(want, fmt.Sprintf("Said{%d}", n))
+		}
+		if !slices.Equal(v.events, want) || len(events) != 0 {
+			t.Errorf("of %d that wait: %q, and %d are left", waiting, v.events, len(events))
+		}
+	}
+}
+
+// TestMessagesOnView: a message goes to the view without what a line of leasehold's begins with.
+func TestMessagesOnView(t *testing.T) {
+	t.Parallel()
+	var v takenView
+	w := toView(func(ev watchview.Event) { v.Take(ev, time.Time{}) })
+	for _, text := range []string{"leasehold: a\n", "b: leasehold: c\n\n"} {
+		if n, err := w.Write([]byte(text)); n != len(text) || err != nil {
+			t.Errorf("%q: %d, %v", text, n, err)
+		}
+	}
+	if want := []string{"Said{a}", "Said{b: leasehold: c\n}"}; !slices.Equal(v.events, want) {
+		t.Errorf("%q", v.events)
+	}
+	// Where stderr is no terminal, messages go there as ever.
+	var said strings.Builder
+	c := console{w: &said}
+	back := c.divert(func(watchview.Event) { t.Error("it went to the view") })
+	c.tell("here")
+	back()
+	if said.String() != "leasehold: here\n" {
+		t.Errorf("%q", &said)
+	}
+}
+
+// A failingStore fails each request, a listing after one entry.
+type failingStore struct {
+	store.Store
+	err error
+}
+
+func (s failingStore) Get(context.Context, string, store.Version) (*store.Object, error) {
+	return nil, s.err
+}
+
+func (s failingStore) List(context.Context, string, string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		if yield(store.Entry{Key: "a"}, nil) {
+			yield(store.Entry{}, s.err)
+		}
+	}
+}
+
+// TestRequestsOnView: a view is told of each request and of its end: why the store failed, unless what it said is an answer, or
+// nobody waits for one any more.
+func TestRequestsOnView(t *testing.T) {
+	t.Parallel()
+	failed := func(kind error) error { return &store.Error{Op: "get", Key: "l", Kind: kind} }
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		err  error
+		want string
+	}{
+		"denied":         {t.Context(), failed(store.ErrDenied), "told"},
+		"not there":      {t.Context(), failed(store.ErrNotExist), ""},
+		"not new":        {t.Context(), failed(store.ErrNotModified), ""},
+		"too large":      {t.Context(), failed(store.ErrTooLarge), ""},
+		"an answer":      {t.Context(), nil, ""},
+		"given up":       {over, failed(store.ErrUnavailable), ""},
+		"over, and well": {over, nil, ""},
+	} {
+		var v takenView
+		s := reportingStore{failingStore{memstore.New(), tt.err}, func(ev watchview.Event) { v.Take(ev, time.Time{}) }, func(error) string { return "told" }}
+		want := []string{"Asked{}", "Answered{" + tt.want + "}"}
+		if _, err := s.Get(tt.ctx, "l", ""); !errors.Is(err, tt.err) || !slices.Equal(v.events, want) {
+			t.Errorf("%s: a read tells %q, %v", name, v.events, err)
+		}
+		v.events = nil
+		var last error
+		n := 0
+		for _, err := range s.List(tt.ctx, "", "") {
+			last = err
+			n++
+		}
+		if !errors.Is(last, tt.err) || n != 2 || !slices.Equal(v.events, want) {
+			t.Errorf("%s: a listing of %d tells %q, %v", name, n, v.events, last)
+		}
+		v.events = nil
+		for range s.List(tt.ctx, "", "") {
+			break
+		}
+		if want = []string{"Asked{}", "Answered{}"}; !slices.Equal(v.events, want) {
+			t.Errorf("%s: a listing that is broken off tells %q", name, v.events)
+		}
+	}
+}
