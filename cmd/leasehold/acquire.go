@@ -168,10 +168,7 @@ func exports(d leasehold.Detached) string {
 	if err != nil {
 		panic(err) // nothing in it can fail
 	}
-	url, err := urlOf(d.URL, d.Key)
-	if err != nil {
-		url = d.Key // it was opened by that URL
-	}
+	url, _ := urlOf(d.URL, d.Key) // it was opened by that URL
 	var b strings.Builder
 	for _, v := range [][2]string{
 		{leaseVariable, string(text)},

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -37,5 +42,65 @@ func TestAcquireUsage(t *testing.T) {
 		if err := h.check(); (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), "exit code 64: "+tt.want) {
 			t.Errorf("%+v: %v", tt, err)
 		}
+	}
+}
+
+// A lostStdout takes nothing, and with the first bytes the store is gone too.
+type lostStdout struct{ store string }
+
+func (w lostStdout) Write([]byte) (int, error) {
+	return 0, errors.Join(errors.New("full"), os.RemoveAll(w.store))
+}
+
+// TestLeaseThatIsNotWritten: a lease that cannot be written is released, and if that fails too, it is said for how long others
+// have to wait.
+func TestLeaseThatIsNotWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	code := exec(t.Context(), []string{"acquire", "--ttl", "90s", "--holder", "me", "file://" + dir + "/l"}, lostStdout{dir}, &said)
+	first, second, _ := strings.Cut(said.String(), "\n")
+	if code != exitInternal || !strings.HasPrefix(first, "leasehold: could not release file://"+dir+"/l: ") || !strings.HasSuffix(first, ": others may have to wait up to 1m30s longer") ||
+		!strings.HasPrefix(second, "leasehold: cannot write to stdout: full\n") {
+		t.Errorf("exit code %d: %s", code, &said)
+	}
+}
+
+// TestReadableLeaseIsWarnedOf: a lease that goes to a file is warned of if others can read it, and nothing else is.
+func TestReadableLeaseIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("access control lists say who can read a file")
+	}
+	for _, tt := range []struct {
+		mode   os.FileMode
+		closed bool
+		warns  bool
+	}{
+		{0o600, false, false}, {0o644, false, true}, {0o604, false, true}, {0o640, false, true}, {0o622, false, false}, {0o644, true, false},
+	} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "lease"))
+		if err == nil {
+			err = f.Chmod(tt.mode)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.closed {
+			_ = f.Close()
+		}
+		var said bytes.Buffer
+		a := &app{stdout: f, console: console{w: &said}}
+		a.warnReadable()
+		want := ""
+		if tt.warns {
+			want = "leasehold: others can read the file that stdout is, and with it use the lease: write it with --file, or after umask 077\n"
+		}
+		if said.String() != want {
+			t.Errorf("%v, closed %v: %q", tt.mode, tt.closed, &said)
+		}
+		_ = f.Close()
 	}
 }

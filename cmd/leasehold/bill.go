@@ -170,7 +170,7 @@ func lines(head string, items []item) string {
 	rows := [][]string{{head, "NUMBER", "GET", "PUT", "LIST", "DELETE", "$ A MONTH"}}
 	for _, i := range items {
 		number := ""
-		if i.Number > 0 || i.Who != "total" {
+		if i.Who != "total" {
 			number = thousands(float64(i.Number))
 		}
 		rows = append(rows, []string{i.Who, number, thousands(i.Get), thousands(i.Put), thousands(i.List), thousands(i.Delete), dollars(i.USD)})

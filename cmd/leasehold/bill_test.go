@@ -1,7 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"net/url"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/cost"
+	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
 // TestMeasurement: what was counted stands beside what was computed, as if for all locks and a month.
@@ -114,5 +120,50 @@ func TestPriceNames(t *testing.T) {
 	t.Parallel()
 	if names := cost.ListPrices().Names(); !slices.Equal(names, priceNames) {
 		t.Errorf("there are prices of %q, and help tells of %q", names, priceNames)
+	}
+}
+
+// TestMeasuredInMemory: without a store the plan is run in memory, with all its candidates, but with no more than a thousand of
+// several locks. The measurement is part of the bill.
+func TestMeasuredInMemory(t *testing.T) {
+	t.Parallel()
+	first := make(chan os.Signal, 1) // it begins what must not begin in a bubble, which would wait for its end
+	signal.Notify(first, os.Interrupt)
+	signal.Stop(first)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		locks, candidates int
+		runs              bool
+		says              string
+	}{
+		{2, 3, true, "measuring in memory: 2 locks, 3 candidates each, for 30s after 30s"},
+		{4, 400, false, "measuring in memory: 2 locks, 400 candidates each, for 30s after 30s"},
+		{400, 4, false, "measuring in memory: 250 locks, 4 candidates each, for 30s after 30s"},
+		{1, 2000, false, "measuring in memory: 1 lock, 2000 candidates each, for 30s after 30s"},
+	} {
+		leasetest.Bubble(t, func(t *testing.T) {
+			var out, said bytes.Buffer
+			a := &app{stdout: &out, console: console{w: &said}}
+			a.output = "json"
+			c := &costCmd{app: a, plan: cost.Plan{TTL: 15 * time.Second, Candidates: tt.candidates, Locks: tt.locks, Mode: cost.Store, Layout: leasehold.LayoutObject}, name: "s3", measure: true, length: 30 * time.Second}
+			if err := c.check(nil, true); err != nil {
+				t.Fatal(err)
+			}
+			ctx := t.Context()
+			if !tt.runs {
+				ctx = over
+			}
+			if err := c.tell(ctx, nil); (err == nil) != tt.runs || said.String() != "leasehold: "+tt.says+"\n" {
+				t.Errorf("%v, and it says %q", err, &said)
+			}
+			if !tt.runs {
+				return
+			}
+			var b bill
+			if err := json.Unmarshal(out.Bytes(), &b); err != nil || b.Measured == nil || b.Measured.Store != "memory" || b.Measured.Locks != 2 || b.Measured.Seconds < 30 || len(b.Measured.Parts) != 2 || b.Measured.Parts[0].Put == 0 {
+				t.Errorf("%v: %+v", err, b.Measured)
+			}
+		})
 	}
 }

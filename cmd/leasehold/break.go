@@ -91,9 +91,9 @@ func (a *app) choose(ctx context.Context, name string, opts *leasehold.LockOptio
 	p.store = a.withTimeout(p.store)
 	e, err := a.findOut(ctx, &p, opts)
 	switch {
-	case err != nil && e.Semaphore != nil && unlisted(err): // with epochs beside it, it would be this one all the same
+	case e.Semaphore != nil && unlisted(err): // with epochs beside it, it would be this one all the same
 		err = nil
-	case err != nil && e.Exists && unlisted(err):
+	case e.Exists && unlisted(err):
 		err = fmt.Errorf("%w; the lock is left as it is, because another may lie under the same name: give --layout", err)
 	case err == nil && !e.Exists:
 		err = fmt.Errorf("the lock %s: %w", a.objectAt(p.key), store.ErrNotExist)

@@ -138,3 +138,53 @@ func TestHelpCompletes(t *testing.T) {
 		}
 	}
 }
+
+// A busyStore has something happen before one of its reads.
+type busyStore struct {
+	*memstore.Store
+	reads, at int
+	happens   func()
+}
+
+func (s *busyStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if s.reads++; s.reads == s.at {
+		s.happens()
+	}
+	return s.Store.Get(ctx, key, unless)
+}
+
+// TestBreakOfFreedLock: a lock that is freed while it is broken is free, whoever did it, and that is no failure.
+func TestBreakOfFreedLock(t *testing.T) {
+	t.Parallel()
+	record := func(state string, token int) []byte {
+		return fmt.Appendf(nil, `{"format":1,"token":%d,"state":%q,"holder":"me","address":"","ttl_ms":86400000,"write_id":"x.%d","session":"","renewed_at":"2999-01-01T00:00:00Z"}`, token, state, token)
+	}
+	for next, want := range map[string]struct {
+		out  string
+		code int
+	}{
+		"free": {"mem:///l was free already: token 8\n", 0},
+		"held": {"", exitHeld},
+	} {
+		st := &busyStore{Store: memstore.New(), at: 2}
+		o, err := st.Put(t.Context(), "l", record("held", 7), store.IfAbsent())
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.happens = func() {
+			if _, err := st.Put(t.Context(), "l", record(next, 8), store.IfMatch(o.Version)); err != nil {
+				t.Error(err)
+			}
+		}
+		lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{Logger: silent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, said bytes.Buffer
+		a := &app{stdout: &out, console: console{w: &said}}
+		err = a.free(t.Context(), target{name: "l", store: st, key: "l", url: "mem:///l", layout: leasehold.LayoutObject}, lock, 7)
+		if out.String() != want.out || said.String() != "" || (err == nil) != (want.code == 0) || err != nil && codeOf(errors.Unwrap(err)) != want.code {
+			t.Errorf("if it is %s meanwhile: it writes %q, says %q, and ends with %v", next, &out, &said, err)
+		}
+	}
+}

@@ -68,7 +68,6 @@ Exit codes:
   leasehold conformance --store "$URL" -- python3 subject.py
   leasehold conformance --list
   leasehold conformance --run '^takes-over' -o json --store "$URL" -- ./subject`,
-		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pattern, err := regexp.Compile(c.run)
 			switch {

@@ -2,18 +2,23 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // Behind a proxy that hides the store's clock, a rest ends for runs that do not wait too: this machine counts it from
@@ -128,5 +133,85 @@ func TestRestWithoutStoreClock(t *testing.T) {
 		if tries == 100 {
 			t.Fatalf("two hours after it was first seen a run that waits ends with %d, %s", code, talk)
 		}
+	}
+}
+
+// TestRestIsCountedHere: a rest is counted from when this machine first saw it, and ended when it has lasted. One that cannot
+// be ended is known of further on. What is no rest, or one whose beginning the store tells, is not counted.
+func TestRestIsCountedHere(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", home)
+	synctest.Test(t, func(t *testing.T) {
+		st := &racedStore{memstore.New(), store.ErrDenied, 1000, 0}
+		lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{Logger: silent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const resting = `{"format":1,"token":7,"state":"free","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","renewed_at":"2999-01-01T00:00:00Z","rest":{"ms":3600000,"write_id":"x.1"}}`
+		if _, err = st.Store.Put(t.Context(), "l", []byte(resting), store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+		h := &runCmd{contest: &lockContest{Lock: lock}}
+		h.target.url = "mem:///l"
+		rest := leasehold.Info{Rest: time.Hour, Age: -1, Token: 7}
+		kept := func() int {
+			files, err := filepath.Glob(filepath.Join(home, "leasehold-cooldowns", "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(files)
+		}
+		dated, over := rest, rest
+		dated.Age, over.Rest = 0, 0
+		for _, none := range []error{nil, store.ErrDenied, &leasehold.HeldError{Info: dated}, &leasehold.HeldError{Info: over}} {
+			if h.cooled(t.Context(), none) || kept() != 0 {
+				t.Errorf("%v is counted", none)
+			}
+		}
+		if (&runCmd{contest: &tried{}}).cooled(t.Context(), &leasehold.HeldError{Info: rest}) || kept() != 0 {
+			t.Error("that of a semaphore is counted")
+		}
+		began := time.Now()
+		for range 2 { // the second time in its middle
+			if h.cooled(t.Context(), &leasehold.HeldError{Info: rest}) || h.uncounted != nil || !h.cooling.Equal(began) || kept() != 1 {
+				t.Errorf("it is over, or not kept: %v, since %v", h.uncounted, h.cooling)
+			}
+			time.Sleep(30 * time.Minute)
+		}
+		if h.cooled(t.Context(), &leasehold.HeldError{Info: rest}) || !errors.Is(h.uncounted, store.ErrDenied) || kept() != 1 {
+			t.Errorf("the store denies its end: %v, and %d are kept", h.uncounted, kept())
+		}
+		st.first = 0
+		if !h.cooled(t.Context(), &leasehold.HeldError{Info: rest}) || h.uncounted != nil || kept() != 0 {
+			t.Errorf("it is not over: %v, and %d are kept", h.uncounted, kept())
+		}
+		if info, err := lock.Inspect(t.Context()); err != nil || info.Rest > 0 || info.Token != 7 {
+			t.Errorf("it rests further on: %+v, %v", info, err)
+		}
+	})
+}
+
+// TestRestCannotBeKept: what keeps this machine from counting is told, and nothing is left of the attempt.
+func TestRestCannotBeKept(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", home)
+	path, err := cooldownFile("l")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if since, err := coolingSince("l", 7, now); err == nil || !since.Equal(now) {
+		t.Errorf("a directory was replaced: %v, %v", since, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("there are %v, %v", left, err)
+	}
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("HOME", "")
+	if since, err := coolingSince("l", 7, now); err == nil || !strings.Contains(err.Error(), "HOME") || !since.Equal(now) {
+		t.Errorf("without a home: %v, %v", since, err)
 	}
 }
