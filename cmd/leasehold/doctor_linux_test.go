@@ -153,3 +153,53 @@ func TestDoctorOfRedirects(t *testing.T) {
 	}
 	t.Logf("figures: %d requests; %s", received.Load(), &console)
 }
+
+// TestDoctorShowsProgress: on a terminal a line says how far the tests are, and is gone where a finding is. With --output json
+// there are neither lines nor findings before the report.
+func TestDoctorShowsProgress(t *testing.T) {
+	t.Parallel()
+	for output, want := range map[string]string{
+		"text": "\r\x1b[Kleasehold: races: 3 of at most 9 requests\r\x1b[K-\r\x1b[K\r\x1b[Kleasehold: end",
+		"json": "end",
+	} {
+		screen, line := clitest.Terminal(t)
+		var out strings.Builder
+		a := &app{stdout: &out, console: console{w: line}}
+		a.output = output
+		if err := a.console.begin(&a.flags); err != nil {
+			t.Fatal(err)
+		}
+		d := &diagnosis{app: a, races: 7, largest: 9, use: "object"}
+		opts := d.options(nil)
+		if opts.Races != 7 || opts.LargestBody != 9 || (opts.OnProgress != nil) != (output == "text") || (opts.OnFinding != nil) != (output == "text") {
+			t.Errorf("%s: %+v", output, opts)
+		}
+		if output == "text" {
+			opts.OnProgress(probe.Progress{Doing: "races", Requests: 3, Limit: 9})
+			opts.OnFinding(probe.Finding{Name: "races", Result: probe.OK})
+			if _, err := line.WriteString("-"); err != nil {
+				t.Fatal(err)
+			}
+			opts.OnProgress(probe.Progress{})
+			d.console.show("")
+			d.console.show("leasehold: end")
+			if out.String() != "ok    races\n" {
+				t.Errorf("it writes %q", &out)
+			}
+		} else if _, err := line.WriteString("end"); err != nil {
+			t.Fatal(err)
+		}
+		var seen []byte
+		for b := make([]byte, 1); !strings.HasSuffix(string(seen), "end"); {
+			if _, err := screen.Read(b); err != nil {
+				t.Fatal(err)
+			}
+			seen = append(seen, b...)
+		}
+		want = strings.Replace(want, "-\r\x1b[K", "-\r\x1b[Kleasehold: : 0 of at most 0 requests\r\x1b[K", 1)
+		if string(seen) != want {
+			t.Errorf("%s: the terminal shows %q, want %q", output, seen, want)
+		}
+		_ = line.Close()
+	}
+}

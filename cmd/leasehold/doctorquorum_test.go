@@ -244,15 +244,23 @@ func TestDoctorOfQuorumInterrupted(t *testing.T) {
 }
 
 // TestDoctorOfQuorumThatFails: members that are safe, each by itself, may be no quorum all the same. What they were found to be
-// is told.
+// is told. One that is unsafe by itself counts for more.
 func TestDoctorOfQuorumThatFails(t *testing.T) {
 	t.Parallel()
+	worse := diagnoseMembers(t, "json", func(members []*memberStore, _ func()) {
+		for i, m := range members {
+			m.split, m.careless = true, i == 0
+		}
+	})
+	if says := "the whole is no safer than its members, and 1 of 3 are not found safe: s3://a"; worse.code() != exitUnsafe || !strings.HasSuffix(worse.err.Error(), says) {
+		t.Errorf("with an unsafe one it ends with %v", worse.err)
+	}
 	r := diagnoseMembers(t, "json", func(members []*memberStore, _ func()) {
 		for _, m := range members {
 			m.split = true
 		}
 	})
-	if r.code() != exitUnavailable || !strings.Contains(r.err.Error(), "no majority of the members; s3://b: put") {
+	if r.code() != exitUnavailable || !strings.Contains(r.err.Error(), "no majority of the members; s3://") {
 		t.Errorf("it ends with %v", r.err)
 	}
 	var report struct {
@@ -280,5 +288,32 @@ func TestDoctorOfQuorumTellsWhatIsLeft(t *testing.T) {
 		"leasehold: directories under leasehold-doctor-N are left in s3://b: access denied\n"
 	if got := strings.Join(said, ""); got != want {
 		t.Errorf("it says\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestDoctorOpensMembersAsGiven: a member is opened once more by the URL in that of the quorum, with all its parameters, and
+// only one that is not in it by its name.
+func TestDoctorOpensMembersAsGiven(t *testing.T) {
+	t.Parallel()
+	where := "quorum:///?" + url.Values{"member": {"s3://a?region=x", "s3://denied?region=x", "s3://b?region=x"}}.Encode()
+	for member, want := range map[string]string{
+		"s3://b": "s3://a?region=x s3://denied?region=x s3://b?region=x",
+		"s3://c": "s3://a?region=x s3://denied?region=x s3://b?region=x s3://c",
+	} {
+		var opened []string
+		d := &diagnosis{open: func(_ context.Context, url string) (store.Store, error) {
+			opened = append(opened, url)
+			if strings.Contains(url, "denied") {
+				return nil, store.ErrDenied
+			}
+			return &memberStore{url: strings.TrimSuffix(url, "?region=x")}, nil
+		}}
+		st, err := d.again(target{storeURL: where}, &memberStore{url: member})(t.Context())
+		if got := strings.Join(opened, " "); err != nil || st.String() != member || got != want {
+			t.Errorf("%s: %v, %v, by %s; want %s", member, st, err, got, want)
+		}
+	}
+	if _, err := (&diagnosis{}).again(target{storeURL: "quorum:///?member=%"}, &memberStore{})(t.Context()); err == nil {
+		t.Error("a URL that cannot be is opened")
 	}
 }

@@ -101,6 +101,16 @@ func (c *openClaim) Settle(context.Context) error {
 	return errors.New("the store does not answer")
 }
 
+// TestOneLine: an error of several lines is one in a message.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"a": "a", "a\n\n  b\r\n\tc \n": "a; b; c", " a": "a"} {
+		if got := oneLine(errors.New(text)); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestTooManyOpenFiles names the limit.
 func TestTooManyOpenFiles(t *testing.T) {
 	if text := (&app{}).message(os.NewSyscallError("pipe2", syscall.EMFILE)); !strings.Contains(text, "ulimit -n") {

@@ -21,29 +21,35 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// A sham is a lease that ends when its channel is closed, though its deadline is far away.
+// A sham is a lease that ends when it was renewed once, though its deadline is far away.
 type sham struct {
 	held
 	ends     chan struct{}
+	asked    int
 	released int
 }
 
 func (*sham) Holder() string          { return "sham" }
 func (*sham) Token() leasehold.Token  { return 7 }
 func (s *sham) Done() <-chan struct{} { return s.ends }
-func (*sham) Deadline() time.Time     { return time.Now().Add(24 * time.Hour) }
+func (s *sham) Deadline() time.Time {
+	if s.asked++; s.asked == 2 && s.ends != nil {
+		close(s.ends)
+	}
+	return time.Now().Add(24 * time.Hour)
+}
 func (s *sham) Release(context.Context) error {
 	s.released++
 	return nil
 }
 
-// endsEarly runs a command under a lease that is lost as soon as the command runs. It is a program of its own, since it
+// endsEarly runs a command under a lease that is lost once the command has got more time, since it was renewed. It is a program of its own, since it
 // has to be the parent of the command.
 func endsEarly() {
 	j := (&app{console: console{w: io.Discard}}).newJob()
 	j.argv, j.grace = os.Args[1:], 24*time.Hour
 	lease := &sham{ends: make(chan struct{})}
-	close(lease.ends)
+	poke(j.renewed)
 	status, err := j.supervise(lease)
 	if err != nil || !status.Expired || status.Signal != syscall.SIGTERM {
 		os.Exit(1)
@@ -78,7 +84,7 @@ func TestLeaseFileIsDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := errors.New("no space left on device")
-	for _, fails := range []string{"", "sync", "rename"} {
+	for _, fails := range []string{"", "sync", "close", "rename"} {
 		var did []string
 		do := func(what string) error {
 			did = append(did, what)
@@ -88,9 +94,18 @@ func TestLeaseFileIsDurable(t *testing.T) {
 			return nil
 		}
 		err = durably(temp, filepath.Join(dir, "lease"),
-			func(*os.File) error { return do("sync") }, func(string, string) error { return do("rename") }, func(string) error { return do("syncDir") })
+			func(*os.File) error {
+				if fails == "close" {
+					_ = temp.Close() // and not a second time
+				}
+				return do("sync")
+			}, func(string, string) error { return do("rename") }, func(string) error { return do("syncDir") })
 		want := []string{"sync", "rename", "syncDir"}
-		if fails != "" {
+		switch fails {
+		case "":
+		case "close":
+			want = want[:1]
+		default:
 			want = want[:slices.Index(want, fails)+1]
 		}
 		if !slices.Equal(did, want) || (err != nil) != (fails != "") {
@@ -103,6 +118,18 @@ func TestLeaseFileIsDurable(t *testing.T) {
 	_ = temp.Close()
 }
 
+// A quirkyStore is on a server that compares ETags without their quotes.
+type quirkyStore struct{ *memstore.Store }
+
+func (s quirkyStore) Inspect() store.Inspection { return quirk{st: s.Store} }
+
+type quirk struct {
+	store.Inspection
+	st store.Store
+}
+
+func (q quirk) Unquoted() store.Store { return q.st }
+
 // TestProve: --proof of run, elect and serve reads a report, and says what is wrong with one.
 func TestProve(t *testing.T) {
 	t.Parallel()
@@ -110,26 +137,30 @@ func TestProve(t *testing.T) {
 	for name, text := range map[string]string{
 		"good":    `{"format": 1, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`,
 		"garbage": "garbage",
+		"quirk":   `{"format": 1, "store": "s3://b", "unquoted_etags": true, "verdicts": [{"use": "object", "safe": true}]}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, want := range map[string]string{
-		"": "", "good": "", "none": "--proof: open " + filepath.Join(dir, "none"), "garbage": "--proof " + filepath.Join(dir, "garbage") + ": no report of a probe",
+		"": "", "good": "", "quirk": "", "none": "--proof: open " + filepath.Join(dir, "none"), "garbage": "--proof " + filepath.Join(dir, "garbage") + ": no report of a probe",
 	} {
 		file := name
 		if name != "" {
 			file = filepath.Join(dir, name)
 		}
-		j := &job{app: &app{}, proof: file, target: target{store: memstore.New()}}
+		j := &job{app: &app{}, proof: file, target: target{store: quirkyStore{Store: memstore.New()}}}
 		c := &serveCmd{app: j.app, proof: file, target: target{store: memstore.New()}, states: states{prefix: "s3://b/tf", target: target{store: memstore.New()}}}
 		for what, err := range map[string]error{"run": j.prove(), "serve": c.prove()} {
 			if end, is := errors.AsType[*exit](err); is != (want != "") || is && (end.code != exitUsage || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%s with %q: %v, want %q", what, name, err, want)
 			}
 		}
-		if proves := name == "good"; (j.opts.Proof != nil) != proves || (c.opts.Proof != nil) != proves || j.target.store == nil || c.target.store == nil || c.states.target.store == nil {
+		if _, adapted := j.target.store.(*memstore.Store); adapted != (name == "quirk") {
+			t.Errorf("with %q the store is %T", name, j.target.store)
+		}
+		if proves := name == "good" || name == "quirk"; (j.opts.Proof != nil) != proves || (c.opts.Proof != nil) != proves || j.target.store == nil || c.target.store == nil || c.states.target.store == nil {
 			t.Errorf("with %q: %v, %v", name, j.opts.Proof, c.opts.Proof)
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/internal/watchview"
 )
@@ -84,18 +86,20 @@ func TestWatchSuspended(t *testing.T) {
 	v.Ends(t, 143)
 }
 
-// A terminal that cannot move its cursor gets lines.
+// A terminal that cannot move its cursor gets lines, and so does every one with --output json.
 func TestWatchLinesOnTerminal(t *testing.T) {
 	t.Parallel()
-	v := clitest.OnTerminal(t, "file://"+t.TempDir(), 80, []string{"TERM=dumb"}, "watch", "jobs/")
-	v.Shows(t, 0, `watching jobs/: a refresh each 5s`)
-	if v.Mode(t).Lflag != v.Before.Lflag {
-		t.Error("the terminal was taken over")
-	}
-	v.Press(t, "\x03") // by the terminal's own driver
-	_ = v.Cmd.Wait()
-	if code := v.Cmd.ProcessState.ExitCode(); code != 130 || strings.Contains(v.Text(), "\x1b") {
-		t.Errorf("exit code %d, and %q", code, v.Text())
+	for _, tt := range []struct{ variable, output string }{{"TERM=dumb", "text"}, {"TERM=xterm", "json"}} {
+		v := clitest.OnTerminal(t, "file://"+t.TempDir(), 80, []string{tt.variable}, "watch", "-o", tt.output, "jobs/")
+		v.Shows(t, 0, `watching jobs/: a refresh each 5s`)
+		if v.Mode(t).Lflag != v.Before.Lflag {
+			t.Errorf("%v: the terminal was taken over", tt)
+		}
+		v.Press(t, "\x03") // by the terminal's own driver
+		_ = v.Cmd.Wait()
+		if code := v.Cmd.ProcessState.ExitCode(); code != 130 || strings.Contains(v.Text(), "\x1b") {
+			t.Errorf("%v: exit code %d, and %q", tt, code, v.Text())
+		}
 	}
 }
 
@@ -111,7 +115,11 @@ func TestWatchOnTerminal(t *testing.T) {
 	store := "file://" + dir
 	v := clitest.OnTerminal(t, store, 60, nil, "watch", "l")
 	at := v.Shows(t, 0, `file:///.*state    .*absent`)
-	holder := clitest.Command(t, store, "run", "--holder", "first\x1b[2J", "l", "--", "sh", "-c", "read line")
+	args := []string{"run", "--holder", "first\x1b[2J", "l", "--", "sh", "-c", "read line"}
+	if clitest.UnderTest == leasehold.LayoutObject {
+		args = slices.Insert(args, 1, "--layout", "epochs") // which is found out when the lock appears
+	}
+	holder := clitest.Command(t, store, args...)
 	release, err := holder.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// TestLockElsewhere: a lock of the name in another layout, or a semaphore, is named with the flags that take it. A name that is
+// too long for other layouts is in none of them.
+func TestLockElsewhere(t *testing.T) {
+	t.Parallel()
+	const record = `{"format":1,"token":7,"state":"free","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","renewed_at":"2026-01-01T00:00:00Z"%s}`
+	long := strings.TrimSuffix(strings.Repeat("long/", store.MaxKey/5+1)[:store.MaxKey], "/")
+	st := memstore.New()
+	for key, body := range map[string]string{
+		"o": fmt.Sprintf(record, ""), "e/0000000001.json": fmt.Sprintf(record, `,"layout":"epochs","epoch":1`), long: fmt.Sprintf(record, ""),
+		"m": `{"format":1,"state":"held","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","layout":"marker","renewed_at":"2026-01-01T00:00:00Z"}`,
+	} {
+		if _, err := st.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		key    string
+		layout leasehold.Layout
+		want   string
+	}{
+		{"o", leasehold.LayoutObject, ""},
+		{"o", leasehold.LayoutEpochs, "exit code 65: o has the layout object, not epochs: give --layout object"},
+		{"o", layoutTable, "exit code 65: o is a lock with the layout object: leasehold run takes it without --slots, --fair, --shared and --exclusive"},
+		{"e", leasehold.LayoutObject, "exit code 65: e has the layout epochs, not object: give --layout epochs"},
+		{"m", leasehold.LayoutObject, "exit code 65: m has the layout marker, not object: give --layout marker or marker+if-match, as its holders do"},
+		{"m", leasehold.LayoutMarkerIfMatch, ""},
+		{"none", leasehold.LayoutObject, ""},
+		{"none", layoutTable, ""},
+		{long, leasehold.LayoutObject, ""},
+	} {
+		got := ""
+		if err := elsewhere(t.Context(), target{name: tt.key, key: tt.key, store: st, layout: tt.layout}); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%.10s in %s: %q, want %q", tt.key, tt.layout, got, tt.want)
+		}
+	}
+}
