@@ -207,7 +207,7 @@ func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL s
 	case err != nil:
 		return nil, err
 	}
-	a.at, a.lock = p.store, p.key
+	a.at = p.store
 	if ttl == 0 {
 		ttl = d.TTL
 	}

@@ -24,43 +24,44 @@ func (a *app) live() bool {
 	return ok && a.output == "text" && tty.Usable(os.Stdin, out, os.Getenv("TERM"))
 }
 
-// liveLock is the view of one lock. It looks at the lock exactly as often as the lines do. It ends when there
-// was none and then a semaphore, which it returns.
-func (a *app) liveLock(ctx context.Context, p target, info leasehold.Info, opts *leasehold.LockOptions, chosen bool) (admin.Entry, error) {
-	var other admin.Entry
+// liveLock is the view of one lock. It ends when there was none and then a semaphore, which it returns.
+func (a *app) liveLock(ctx context.Context, p target, info leasehold.Info, opts *leasehold.LockOptions, chosen bool) (other admin.Entry, err error) {
 	view := watchview.NewLock(p.url, info, time.Now())
 	view.Renewals = a.verbose
-	err := a.onScreen(ctx, view, func(ctx context.Context, tell func(watchview.Event)) error {
-		p.store = reportingStore{p.store, tell, a.message}
-		if !info.Exists && !chosen {
-			e, err := a.appears(ctx, &p, opts, func(c leasehold.Change) error {
-				tell(watchview.Changed{Change: c, Trouble: oneLine(c.Err)})
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			if e.Semaphore != nil {
-				other = e
-				return nil
-			}
-		}
-		el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{
-			LockOptions: leasehold.LockOptions{Layout: opts.Layout, Logger: a.console.logger()}, Renewals: true,
-		})
-		if err != nil {
-			return &exit{exitUsage, err}
-		}
-		for c := range el.Observe(ctx) {
-			ev := watchview.Changed{Change: c}
-			if c.Err != nil {
-				ev.Trouble = oneLine(c.Err)
-			}
-			tell(ev)
-		}
-		return context.Cause(ctx)
+	err = a.onScreen(ctx, view, func(ctx context.Context, tell func(watchview.Event)) (err error) {
+		other, err = a.lockEvents(ctx, p, opts, info.Exists || chosen, tell)
+		return err
 	})
 	return other, err
+}
+
+// lockEvents tells a view of a lock what happens to it. It looks at the lock exactly as often as the lines do. Where the
+// layout is not known yet, it is found out when the lock appears; a semaphore that does is returned.
+func (a *app) lockEvents(ctx context.Context, p target, opts *leasehold.LockOptions, known bool, tell func(watchview.Event)) (admin.Entry, error) {
+	p.store = reportingStore{p.store, tell, a.message}
+	if !known {
+		e, err := a.appears(ctx, &p, opts, func(c leasehold.Change) error {
+			tell(watchview.Changed{Change: c, Trouble: oneLine(c.Err)})
+			return nil
+		})
+		if err != nil || e.Semaphore != nil {
+			return e, err
+		}
+	}
+	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{
+		LockOptions: leasehold.LockOptions{Layout: opts.Layout, Logger: a.console.logger()}, Renewals: true,
+	})
+	if err != nil {
+		return admin.Entry{}, &exit{exitUsage, err}
+	}
+	for c := range el.Observe(ctx) {
+		ev := watchview.Changed{Change: c}
+		if c.Err != nil {
+			ev.Trouble = oneLine(c.Err)
+		}
+		tell(ev)
+	}
+	return admin.Entry{}, context.Cause(ctx)
 }
 
 // onScreen shows a view until a key or a signal ends it. Meanwhile work tells it what happens;

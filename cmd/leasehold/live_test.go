@@ -7,10 +7,15 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/watchview"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -166,4 +171,109 @@ func TestRequestsOnView(t *testing.T) {
 			t.Errorf("%s: a listing that is broken off tells %q", name, v.events)
 		}
 	}
+}
+
+// TestEventsOfLockForView: what a view of a lock is told from when there is none until it is released: a failure once, then the
+// lock in the layout that it is found to have, its renewals too. A semaphore that appears ends that.
+func TestEventsOfLockForView(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := &deniedStore{Store: memstore.New()}
+		var told []string
+		tell := func(ev watchview.Event) {
+			if c, is := ev.(watchview.Changed); is {
+				told = append(told, fmt.Sprintf("%v %s %s", c.Kind, c.Info.Holder, c.Trouble))
+			}
+		}
+		a := &app{console: console{w: &strings.Builder{}}}
+		watch := func(key string, known bool) (end func() (admin.Entry, error)) {
+			ctx, cancel := context.WithCancel(t.Context())
+			opts := leasehold.LockOptions{Layout: leasehold.LayoutObject}
+			var e admin.Entry
+			var err error
+			done := make(chan struct{})
+			told = nil
+			go func() {
+				defer close(done)
+				e, err = a.lockEvents(ctx, target{name: key, key: key, store: st}, &opts, known, tell)
+			}()
+			return func() (admin.Entry, error) {
+				cancel()
+				<-done
+				return e, err
+			}
+		}
+		end := watch("l", false)
+		st.denies.Store(true)
+		time.Sleep(time.Minute)
+		st.denies.Store(false)
+		lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{Layout: leasehold.LayoutEpochsIfMatch, Holder: "me"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := lock.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(12 * time.Second)
+		st.denies.Store(true)
+		time.Sleep(6 * time.Second)
+		st.denies.Store(false)
+		time.Sleep(time.Minute)
+		if err = lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(20 * time.Second)
+		if e, err := end(); !errors.Is(err, context.Canceled) || e.Semaphore != nil {
+			t.Errorf("it ends with %+v, %v", e, err)
+		}
+		const want = "unreadable  the lock mem:///l: get \"l\": access denied\nelected me \nrenewed me \n" +
+			"unreadable me get \"l/0000000001.json\": access denied\nrenewed me \nresigned me "
+		if got := strings.Join(slices.Compact(told), "\n"); got != want {
+			t.Errorf("it is told\n%s\nwant\n%s", got, want)
+		}
+
+		end = watch("s", false)
+		sem, err := semaphore.New(st, "s", 2, &semaphore.Options{Holder: "me"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seat, err := sem.Acquire(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if e, err := end(); err != nil || e.Semaphore == nil || e.Semaphore.Size != 2 || told != nil {
+			t.Errorf("it ends with %+v, %v, and is told %q", e, err, told)
+		}
+		end = watch("s", true)
+		time.Sleep(time.Minute)
+		if e, err := end(); !errors.Is(err, context.Canceled) || e.Semaphore != nil || len(told) == 0 {
+			t.Errorf("with the layout given it ends with %+v, %v, and is told %q", e, err, told)
+		}
+		if err = errors.Join(seat.Release(t.Context()), sem.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A deniedStore denies its reads for a while.
+type deniedStore struct {
+	*memstore.Store
+	denies atomic.Bool
+}
+
+func (s *deniedStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if s.denies.Load() {
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrDenied}
+	}
+	return s.Store.Get(ctx, key, unless)
+}
+
+func (s *deniedStore) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	if s.denies.Load() {
+		return func(yield func(store.Entry, error) bool) {
+			yield(store.Entry{}, &store.Error{Op: "list", Key: prefix, Kind: store.ErrDenied})
+		}
+	}
+	return s.Store.List(ctx, prefix, after)
 }
