@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,12 +40,17 @@ func TestSplitWritten(t *testing.T) {
 	}
 }
 
-// TestCompletedNames: a shell is given no name that it could not type, and not more than it can show.
+// TestCompletedNames: a shell is given no name that it could not type, and not more than a person would read.
 func TestCompletedNames(t *testing.T) {
 	dir := t.TempDir()
 	const record = `{"format":1,"token":7,"state":"free","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":""}`
 	for _, name := range []string{"l\u202ex", "la", "lb"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(record), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range mostCompletions + 1 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("n%03d", n)), []byte(record), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,5 +70,8 @@ func TestCompletedNames(t *testing.T) {
 		if !slices.Equal(names, want) || directive != last {
 			t.Errorf("%q: %q, %v, want %q", written, names, directive, want)
 		}
+	}
+	if names, _ := (&app{}).completeLock(cmd, nil, "n"); len(names) != 200 || names[199] != "n199" {
+		t.Errorf("of many names %d are given: %q", len(names), names)
 	}
 }

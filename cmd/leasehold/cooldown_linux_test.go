@@ -191,6 +191,22 @@ func TestRestIsCountedHere(t *testing.T) {
 	})
 }
 
+// TestRestSeenInTheFuture: a clock that was set back keeps no lock at rest: what was seen in the future counts from now.
+func TestRestSeenInTheFuture(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	now := time.Now().Round(0)
+	for _, tt := range []struct {
+		token      leasehold.Token
+		now, since time.Duration
+	}{
+		{7, time.Hour, time.Hour}, {7, time.Hour, time.Hour}, {7, 0, 0}, {7, time.Minute, 0}, {8, time.Minute, time.Minute}, {8, time.Hour, time.Minute},
+	} {
+		if since, err := coolingSince("l", tt.token, now.Add(tt.now)); err != nil || !since.Equal(now.Add(tt.since)) {
+			t.Errorf("%+v: %v, %v", tt, since.Sub(now), err)
+		}
+	}
+}
+
 // TestRestCannotBeKept: what keeps this machine from counting is told, and nothing is left of the attempt.
 func TestRestCannotBeKept(t *testing.T) {
 	home := t.TempDir()

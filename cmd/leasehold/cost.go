@@ -114,9 +114,6 @@ Prices: the file of --prices has the format of internal/cost/prices.json.`,
 
 // check reads the prices and says what is wrong with the flags.
 func (c *costCmd) check(args []string, long bool) (err error) {
-	if err = c.plan.Check(); err != nil {
-		return usage("%w", err)
-	}
 	switch {
 	case !c.measure && len(args) > 0 && !strings.HasPrefix(args[0], "quorum:"):
 		return usage("%q is one argument too many: without --measure no store is asked", args[0])

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 	"github.com/leasehold/leasehold/store/probe"
 )
@@ -170,7 +172,10 @@ func TestDoctorShowsProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &diagnosis{app: a, races: 7, largest: 9, use: "object"}
-		opts := d.options(nil)
+		opts := d.options(func(context.Context) (store.Store, error) { return nil, store.ErrDenied })
+		if _, err := opts.Open(t.Context()); !errors.Is(err, store.ErrDenied) {
+			t.Errorf("a store is opened once more: %v", err)
+		}
 		if opts.Races != 7 || opts.LargestBody != 9 || (opts.OnProgress != nil) != (output == "text") || (opts.OnFinding != nil) != (output == "text") {
 			t.Errorf("%s: %+v", output, opts)
 		}

@@ -79,3 +79,21 @@ write unquoted_etags=true among the parameters.
 		}
 	}
 }
+
+// TestDoctorFindings: the lines of findings that rule out nothing.
+func TestDoctorFindings(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		finding probe.Finding
+		want    string
+	}{
+		{probe.Finding{Name: "a", Result: probe.OK}, "ok    a\n"},
+		{probe.Finding{Name: "a", Result: probe.OK, Detail: "b\x1b"}, "ok    a: \"b\\x1b\"\n"},
+		{probe.Finding{Name: "a", Result: probe.Note, Detail: "b"}, "note  a: b\n"},
+		{probe.Finding{Name: "a", Result: probe.Unknown, Detail: "b"}, "?     a: b\n"},
+	} {
+		if got := (&diagnosis{app: &app{}, use: "object"}).finding(tt.finding); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.finding, got, tt.want)
+		}
+	}
+}
