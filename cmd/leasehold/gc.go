@@ -106,10 +106,7 @@ func (a *app) collected(p target, c admin.Collected, deleted bool) error {
 	if a.output != "json" {
 		return a.write(fmt.Sprintf("%s  %v  %s\n", plain.Word(c.Key), c.Age.Round(time.Second), c.Why))
 	}
-	url, err := urlOf(p.storeURL, c.Key)
-	if err != nil {
-		return failed(err)
-	}
+	url, _ := urlOf(p.storeURL, c.Key) // it was opened by that URL
 	return a.writeLine(struct {
 		Object  string `json:"object"`
 		Age     int64  `json:"age_ms"`

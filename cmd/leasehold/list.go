@@ -109,10 +109,8 @@ func (a *app) eachLock(ctx context.Context, p target, show func(e admin.Entry, f
 }
 
 // listLine writes one object as JSON.
-func (a *app) listLine(p target, e admin.Entry, foreign error) (err error) {
-	if p.url, err = urlOf(p.storeURL, e.Key); err != nil {
-		return failed(err)
-	}
+func (a *app) listLine(p target, e admin.Entry, foreign error) error {
+	p.url, _ = urlOf(p.storeURL, e.Key) // it was opened by that URL
 	line := struct {
 		report
 		Error string `json:"error,omitempty"`
