@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// An acquireBody is the body of acquire and campaign. All is optional.
+// An acquireBody is the body of acquire and campaign. All members are optional.
 type acquireBody struct {
 	ID     *string           `json:"id"`
 	Wait   *string           `json:"wait"`
@@ -27,24 +27,24 @@ type acquireBody struct {
 	Fair   *bool             `json:"fair"`
 }
 
-// asked is what a caller wants.
+// asked is a checked request for a lock.
 type asked struct {
-	id       string      // of the lease, if the caller has chosen it
+	id       string      // of the lease, if the caller has chosen one
 	wants    fingerprint // of a request with an ID
-	key      string      // the caller's
+	key      string      // the caller's, without the prefix
 	holder   string
 	ttl      time.Duration
-	wait     time.Duration // 0: it does not
+	wait     time.Duration // 0: do not wait
 	meta     map[string]string
 	size     int // of the semaphore; 0: it is a lock
 	weight   int
 	election bool
 }
 
-// sessionsAt is where sessions lie: no lock may.
+// sessionsAt is the prefix of sessions. No lock may have it.
 const sessionsAt = "sessions/"
 
-// checkKey refuses what is no key of a lock.
+// checkKey reports why a key is invalid.
 func (s *Server) checkKey(key string) error {
 	if err := store.CheckKey("lock", key); err != nil {
 		return refuse(wordKey, "%s", oneLine(err))
@@ -55,7 +55,7 @@ func (s *Server) checkKey(key string) error {
 	return nil
 }
 
-// check makes of the body what is asked for.
+// check returns the checked form of the body.
 func (s *Server) check(key string, b *acquireBody, election bool) (*asked, error) {
 	if err := s.checkKey(key); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *Server) check(key string, b *acquireBody, election bool) (*asked, error
 	return a, nil
 }
 
-// checkSeats makes out which kind of semaphore is wanted, if one is.
+// checkSeats sets the size and weight of a semaphore, if the body asks for one.
 func (a *asked) checkSeats(b *acquireBody) error {
 	kinds := 0
 	if b.Slots != nil {
@@ -163,7 +163,7 @@ func checkText(name, text string, least, most int) error {
 func (s *Server) postAcquire(c *call) (int, any, error)  { return s.acquire(c, false) }
 func (s *Server) postCampaign(c *call) (int, any, error) { return s.acquire(c, true) }
 
-// acquire answers an acquisition.
+// acquire answers acquire and campaign.
 func (s *Server) acquire(c *call, election bool) (int, any, error) {
 	var body acquireBody
 	if err := c.decode(&body); err != nil {
@@ -182,7 +182,7 @@ func (s *Server) acquire(c *call, election bool) (int, any, error) {
 	defer s.leaveWait(a)
 	c.patient()
 	l, answer, err := s.get(c.r.Context(), a)
-	if c.r.Context().Err() != nil { // whatever the acquisition says of its end
+	if c.r.Context().Err() != nil { // takes precedence over the acquisition's own error
 		if err == nil {
 			l.end("its caller left before it was answered") // nobody else knows of it
 		}
@@ -198,12 +198,13 @@ func (s *Server) acquire(c *call, election bool) (int, any, error) {
 	return 0, nil, nil
 }
 
-// stateWithin is how long the answer to a wait that is over waits for the store to say who holds the lock.
+// stateWithin is how long the answer to a failed wait may take to find out who holds the lock.
 const stateWithin = 2 * time.Second
 
-// overdue says who holds the lock, to a caller whose wait is over. The acquisition mostly knows; but it does not if the
-// lock has just changed hands, or the wait was shorter than a read. Nor does its error say whether the store fails: a read
-// that ended with the wait looks the same. So the store is asked.
+// overdue returns the error of a wait that has timed out, with the holder of the lock. The
+// acquisition does not know it if the lock has just changed hands, or if the wait was shorter
+// than a read. Nor does its error say whether the store fails: a read cut off by the timeout
+// looks the same. So overdue asks the store.
 func (s *Server) overdue(ctx context.Context, a *asked, err error) error {
 	if errors.Is(err, leasehold.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -223,7 +224,8 @@ func (s *Server) overdue(ctx context.Context, a *asked, err error) error {
 	return &refusal{wordHeld, detail, &o.Report}
 }
 
-// enterWait bounds the callers that wait, and the leases.
+// enterWait counts a caller that waits, unless the limits on waiting callers or leases are
+// reached.
 func (s *Server) enterWait(a *asked) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,10 +251,10 @@ func (s *Server) leaveWait(a *asked) {
 	s.watch.counts()
 }
 
-// errWaited ends an acquisition that has waited for as long as its caller wanted.
+// errWaited ends an acquisition whose wait has timed out.
 var errWaited = errors.New("the wait is over")
 
-// get acquires what is asked for, and goes on under the next session when one is lost meanwhile.
+// get acquires the lock. If the session is lost meanwhile, it continues under the next one.
 func (s *Server) get(ctx context.Context, a *asked) (*lease, LeaseAnswer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -275,7 +277,7 @@ func (s *Server) get(ctx context.Context, a *asked) (*lease, LeaseAnswer, error)
 		case s.ctx.Err() != nil:
 			return nil, LeaseAnswer{}, errStopping
 		case a.wait > 0 && ctx.Err() == nil && g.session.Err() != nil:
-			last = g // which is lost: there will be another
+			last = g // it is lost, and there will be another
 		case errors.Is(context.Cause(ctx), errWaited):
 			return nil, LeaseAnswer{}, s.overdue(ctx, a, err)
 		default:
@@ -290,11 +292,11 @@ func (s *Server) getUnder(ctx context.Context, g *generation, a *asked) (*lease,
 		return nil, LeaseAnswer{}, err
 	}
 	l, answer, err := s.admit(a, h, left) //nolint:contextcheck // the lease outlives the request
-	if err != nil {                       // it is over already, or the server stops
+	if err != nil {                       // it has ended already, or the server is stopping
 		s.background.Go(func() {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.opts.TTL)
 			defer cancel()
-			_ = h.Release(last) // what is not freed ends with its session
+			_ = h.Release(last) // if this fails, the lock is free when the session ends
 			left()
 		})
 		return nil, LeaseAnswer{}, err

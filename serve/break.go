@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxBreaks   = 4 // that are under way at a time
+	maxBreaks   = 4 // at a time
 	breakWithin = 30 * time.Second
 )
 
@@ -25,14 +25,14 @@ type breakBody struct {
 	Token *leasehold.Token `json:"token"`
 }
 
-// Broken is what is known of a lock after it was broken.
+// Broken is the state of a lock after it was broken.
 type Broken struct {
 	Freed bool `json:"freed"` // false: it was free already
 	Report
 }
 
-// postBreak frees a lock by hand. Its requests are part of the budget of looks, so nobody can have the store asked
-// without end by guessing tokens.
+// postBreak force-releases a lock. Its requests count against the budget of reads, so a caller
+// that guesses tokens cannot send any number of requests to the store.
 func (s *Server) postBreak(c *call) (int, any, error) {
 	if !s.opts.AllowBreak {
 		return 0, nil, refuse(wordBreak, "this server breaks no locks: it was started without --allow-break")
@@ -57,7 +57,7 @@ func (s *Server) postBreak(c *call) (int, any, error) {
 		return 0, nil, s.watch.errNoBudget(pause)
 	}
 	c.patient()
-	// A session that was ended and a lock that was not freed would be half of it: so it goes on if the caller leaves.
+	// This continues if the caller leaves, or the session might end without the lock being freed.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), breakWithin)
 	defer cancel()
 	broken, err := s.breakLock(ctx, c.param, *body.Token)
@@ -70,7 +70,7 @@ func (s *Server) postBreak(c *call) (int, any, error) {
 func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Token) (Broken, error) {
 	st, at := s.watch.looks, s.inside(key)
 	url := s.opts.URL(at)
-	defer s.watch.touched(key) // whatever came of it
+	defer s.watch.touched(key) // even if it failed
 	ours, err := s.breakOurs(ctx, key, token)
 	if err != nil {
 		return Broken{}, err
@@ -97,7 +97,7 @@ func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Toke
 	case errors.Is(err, admin.ErrTokenChanged) && after.Held:
 		report := lockjson.DescribeEntry(url, "", after)
 		return Broken{}, &refusal{wordHeld, oneLine(err), &report}
-	case errors.Is(err, admin.ErrTokenChanged): // it was freed meanwhile, and not by us
+	case errors.Is(err, admin.ErrTokenChanged): // it was freed meanwhile, by another process
 		held = false
 	case errors.Is(err, admin.ErrNoTokens):
 		return Broken{}, refuse(wordForeign, "%s", oneLine(err))
@@ -110,13 +110,14 @@ func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Toke
 	return Broken{held, lockjson.DescribeEntry(url, "", after)}, nil
 }
 
-// broke notes that a lock was broken.
+// broke counts and logs a force-release.
 func (s *Server) broke(url, holder string, token leasehold.Token) {
 	s.stats.broken.Add(1)
 	s.log.Warn("a lock was broken by hand: its holder may work on until it finds out", "lock", url, "holder", holder, "token", token)
 }
 
-// breakThrough breaks a lock, and tries again where a renewal was faster. A free one is left as it is, but for its rest.
+// breakThrough breaks a lock, and retries if a renewal was faster. It leaves a free lock as it
+// is, unless it is in cooldown.
 func (s *Server) breakThrough(ctx context.Context, st store.Store, i leasehold.Info, token leasehold.Token) (leasehold.Info, error) {
 	if !i.Held && i.Rest == 0 {
 		return i, nil
@@ -134,7 +135,7 @@ func (s *Server) breakThrough(ctx context.Context, st store.Store, i leasehold.I
 	return i, err
 }
 
-// holderOf is who holds a lock, or a seat of a semaphore, with a token.
+// holderOf returns the holder of a lock, or of a semaphore's slots, with that token.
 func holderOf(e admin.Entry, token leasehold.Token) (string, bool) {
 	if e.Semaphore == nil {
 		return e.Holder, e.Held && e.Token == token
@@ -147,8 +148,8 @@ func holderOf(e admin.Entry, token leasehold.Token) (string, bool) {
 	return "", false
 }
 
-// breakOurs ends a lease of this server's own, if one has the token, and waits for its release. To break it as if it were
-// another's would end the session, and with it all that others hold here.
+// breakOurs ends the lease with that token if it is one of this server's, and waits for its
+// release. admin.Break would end the session, and with it all leases of this server.
 func (s *Server) breakOurs(ctx context.Context, key string, token leasehold.Token) (bool, error) {
 	var found *lease
 	s.mu.Lock()
@@ -171,7 +172,8 @@ func (s *Server) breakOurs(ctx context.Context, key string, token leasehold.Toke
 	}
 }
 
-// isOurs reports that what has the token is under the session of this server: its lease is over, and is being released.
+// isOurs reports whether the token is of this server's session. Its lease has then ended, and
+// is being released.
 func (s *Server) isOurs(e admin.Entry, token leasehold.Token) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

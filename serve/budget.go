@@ -23,7 +23,7 @@ const (
 
 var opNames = [ops]string{"get", "put", "list", "delete"}
 
-// A meter counts requests: all of them, and those of the last minute by the second.
+// A meter counts requests, in total and for each second of the last minute.
 type meter struct {
 	mu     sync.Mutex
 	total  [ops]int64
@@ -51,7 +51,7 @@ func (m *meter) totals() [ops]int64 {
 	return m.total
 }
 
-// lastMinute is what was sent in it.
+// lastMinute returns the requests of the last minute.
 func (m *meter) lastMinute() (n [ops]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,13 +73,13 @@ func sum(n [ops]int64) (all int64) {
 	return all
 }
 
-// A counting store counts what is sent: a page of a listing as one.
+// A counting store counts its requests. Each page of a listing is one request.
 type counting struct {
 	store.Store
 	all *meter
 }
 
-// entriesOnPage is how many entries an answer of S3 has.
+// entriesOnPage is the number of entries in one page of a listing in S3.
 const entriesOnPage = 1000
 
 func (c *counting) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
@@ -113,7 +113,7 @@ func (c *counting) List(ctx context.Context, prefix, after string) iter.Seq2[sto
 	}
 }
 
-// Proves passes on what the store knows of itself, if it does: see leasehold.Proof.
+// Proves passes the call on to the store, if it has the method: see leasehold.Proof.
 func (c *counting) Proves(storeName, use string) error {
 	if p, is := c.Store.(interface {
 		Proves(storeName, use string) error
@@ -123,7 +123,7 @@ func (c *counting) Proves(storeName, use string) error {
 	return nil
 }
 
-// VersionOf passes on whether the store hashes, if it does: see store.Hashed.
+// VersionOf passes the call on to the store, if it has the method: see store.Hashed.
 func (c *counting) VersionOf(body []byte) store.Version {
 	if h, is := c.Store.(store.Hashed); is {
 		return h.VersionOf(body)
@@ -131,11 +131,12 @@ func (c *counting) VersionOf(body []byte) store.Version {
 	return ""
 }
 
-// A budget is what looks may send: so many requests a minute on average, and once, at the beginning, as many as the first
-// look at everything takes. A look that costs more than there is puts off the next one.
+// A budget limits the requests of the watcher: so many a minute on average, plus, once at the
+// start, as many as the first read of all objects takes. A read that exceeds what is left
+// delays the next one.
 type budget struct {
 	limit int
-	sent  *meter // by looks
+	sent  *meter // by the watcher
 
 	mu      sync.Mutex
 	left    float64
@@ -148,16 +149,16 @@ func newBudget(limit, first int) *budget {
 	return &budget{limit: limit, sent: new(meter), left: float64(limit + first), at: time.Now()}
 }
 
-// settle brings what is left up to date. The mutex is locked.
+// settle brings left up to date. The mutex is locked.
 func (b *budget) settle() {
 	now, sent := time.Now(), sum(b.sent.totals())
 	b.left -= float64(sent - b.counted)
 	full := b.left + now.Sub(b.at).Minutes()*float64(b.limit)
-	b.left = max(b.left, min(full, float64(b.limit))) // what is left of the first look is not taken away
+	b.left = max(b.left, min(full, float64(b.limit))) // the extra budget of the first read is not taken away
 	b.at, b.counted = now, sent
 }
 
-// pause is how long it is until a look may begin; 0: now.
+// pause returns the time until the next read may begin; 0: now.
 func (b *budget) pause() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +175,7 @@ func (b *budget) timesRefused() int {
 	return b.refused
 }
 
-// priceOf finds list prices by their name; none has none.
+// priceOf returns the list prices with that name, or nil for an empty name.
 func priceOf(name string) (*cost.Price, error) {
 	if name == "" {
 		return nil, nil //nolint:nilnil // there are stores that cost nothing by the request
@@ -182,7 +183,7 @@ func priceOf(name string) (*cost.Price, error) {
 	return cost.ListPrices().Store(name)
 }
 
-// dollars is the price of a month like the minute in which so much was sent.
+// dollars returns the price of a month in which each minute has these requests.
 func dollars(p *cost.Price, n [ops]int64) float64 {
 	minutes := cost.Month.Minutes()
 	return p.Of(cost.Requests{Get: float64(n[opGet]), Put: float64(n[opPut]), List: float64(n[opList]), Delete: float64(n[opDelete])}.Times(minutes))

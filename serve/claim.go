@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// An ID that a caller has chosen for its lease. A UUID, and 128 bits in base64 or more, fit.
+// The length of an ID chosen by a caller. A UUID fits, and 128 bits or more in base64.
 const (
 	minID = 22
 	maxID = 64
 )
 
-// checkID refuses what cannot be the ID of a lease. What it says does not repeat the ID, which is a secret.
+// checkID reports why an ID is invalid. The error does not repeat the ID, which is a secret.
 func checkID(id string) error {
 	for i := range len(id) {
 		if c := id[i]; (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && c != '-' && c != '_' {
@@ -26,11 +26,11 @@ func checkID(id string) error {
 	return nil
 }
 
-// A fingerprint tells two requests with one ID apart that want different things. The requests themselves would be up to
-// 16 KiB of meta data to remember for each lease.
+// A fingerprint identifies what a request with an ID asks for. Keeping the requests themselves
+// would take up to 16 KiB of meta data for each lease.
 type fingerprint [sha256.Size]byte
 
-// fingerprint is the same for a request that differs in nothing but how long it waits.
+// fingerprint returns the hash of everything in the request except the wait.
 func (a *asked) fingerprint() fingerprint {
 	text, err := json.Marshal([]any{a.key, a.election, a.holder, a.ttl, a.meta, a.size, a.weight})
 	if err != nil {
@@ -39,22 +39,24 @@ func (a *asked) fingerprint() fingerprint {
 	return sha256.Sum256(text)
 }
 
-// A claim is an acquisition whose caller has chosen the ID of the lease. All requests with that ID share it, and it goes on
-// while one of them waits, so a caller whose connection broke keeps its place if it asks again before the server notices.
+// A claim is an acquisition under an ID chosen by its caller. All requests with that ID share
+// it, and it continues while one of them waits. So a caller that repeats a request after its
+// connection broke keeps its position in the queue, if the repetition arrives before the server
+// notices.
 type claim struct {
 	wants   fingerprint
-	until   time.Time          // when the request that began it has waited for long enough
+	until   time.Time          // the end of the first request's wait
 	asking  int                // requests that wait for it; guarded by Server.mu
-	abandon context.CancelFunc // called when there are none
+	abandon context.CancelFunc // called when no request waits
 
-	done      chan struct{} // closed when the rest is known
-	lease     *lease        // nil: there is none
+	done      chan struct{} // closed when the fields below are set
+	lease     *lease        // nil if it failed
 	err       error
 	abandoned bool // it ended because no request waited for it
 }
 
-// acquireByID answers an acquisition whose caller has chosen the ID of the lease. The lease is kept though its caller may
-// have gone: it can ask again until its TTL is over.
+// acquireByID answers an acquisition whose caller has chosen the lease's ID. The lease is kept
+// even if the caller has left, because it can repeat the request within the TTL.
 func (s *Server) acquireByID(c *call, a *asked) (int, any, error) {
 	s.mu.Lock()
 	l, err := s.byIDLocked(a)
@@ -73,8 +75,9 @@ func (s *Server) acquireByID(c *call, a *asked) (int, any, error) {
 	return l.answer()
 }
 
-// byIDLocked gives the lease with the ID in a, or nil if there never was one. It refuses an ID whose lease has ended, and one
-// that was used for something else: of that it tells nothing. The mutex is locked.
+// byIDLocked returns the lease with the ID in a, or nil if the ID is unused. It refuses an ID
+// whose lease has ended, or that was used for another request, without details of that request.
+// The mutex is locked.
 func (s *Server) byIDLocked(a *asked) (*lease, error) {
 	l, c := s.leases[a.id], s.claims[a.id]
 	_, over := s.ended.why(a.id)
@@ -94,7 +97,8 @@ func (s *Server) byIDLocked(a *asked) (*lease, error) {
 	return l, nil
 }
 
-// claim waits for the lease with the ID in a, together with all other requests for it, but no longer than this request wants.
+// claim waits for the lease with the ID in a, with all other requests for it, but at most for
+// the wait of this request.
 func (s *Server) claim(ctx context.Context, a *asked) (*lease, error) {
 	until := time.Now().Add(a.wait)
 	for {
@@ -103,7 +107,7 @@ func (s *Server) claim(ctx context.Context, a *asked) (*lease, error) {
 			return l, err
 		}
 		var timeout <-chan time.Time
-		if !begins && (a.wait > 0 || c.until.After(until)) { // the claim's own wait ends with that of the request that began it
+		if !begins && (a.wait > 0 || c.until.After(until)) { // the first request's wait is also that of the claim
 			timeout = time.After(time.Until(until))
 		}
 		select {
@@ -114,7 +118,7 @@ func (s *Server) claim(ctx context.Context, a *asked) (*lease, error) {
 		s.part(c)
 		select {
 		case <-c.done:
-		default: // others wait for it yet
+		default: // others still wait for it
 			if ctx.Err() != nil {
 				return nil, left()
 			}
@@ -127,10 +131,10 @@ func (s *Server) claim(ctx context.Context, a *asked) (*lease, error) {
 		case ctx.Err() != nil:
 			return nil, left()
 		case c.abandoned && (waits || a.wait == 0), waits && !time.Now().Before(c.until):
-			// It ended too early for this request, which goes on without it.
+			// It ended too early for this request, which continues on its own.
 			if a.wait > 0 {
 				rest := *a
-				rest.wait = max(time.Until(until), 1) // 0 would be no wait
+				rest.wait = max(time.Until(until), 1) // 0 would mean not to wait
 				a = &rest
 			}
 		case c.abandoned:
@@ -141,8 +145,8 @@ func (s *Server) claim(ctx context.Context, a *asked) (*lease, error) {
 	}
 }
 
-// join has a request wait for the claim with its ID, and begins one if there is none. Without a claim it gives the lease with
-// that ID, or why there can be none.
+// join adds a request to the claim with its ID, and begins one if needed. If it returns no
+// claim, it returns the lease with that ID, or an error.
 func (s *Server) join(ctx context.Context, a *asked, until time.Time) (c *claim, begins bool, l *lease, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +162,7 @@ func (s *Server) join(ctx context.Context, a *asked, until time.Time) (c *claim,
 			c.lease, _, c.err = s.get(own, a)
 			c.abandoned = own.Err() != nil
 			s.mu.Lock()
-			delete(s.claims, a.id) // not before its lease is among the leases
+			delete(s.claims, a.id) // only after its lease is in s.leases
 			s.mu.Unlock()
 			close(c.done)
 		}()
@@ -167,8 +171,8 @@ func (s *Server) join(ctx context.Context, a *asked, until time.Time) (c *claim,
 	return c, begins, nil, nil
 }
 
-// part ends a request's part in a claim. The last one ends the claim, and waits until it has ended: so there are never more
-// claims than requests that wait.
+// part removes a request from its claim. The last one ends the claim and waits until it has
+// ended, so there are never more claims than waiting requests.
 func (s *Server) part(c *claim) {
 	s.mu.Lock()
 	c.asking--
