@@ -12,7 +12,8 @@ import (
 	"github.com/leasehold/leasehold/semaphore"
 )
 
-// A generation is one session and all that is held under it. When the session is lost there is another.
+// A generation is one session and all leases under it. When the session is lost, another
+// generation follows.
 type generation struct {
 	s       *Server
 	session *leasehold.Session
@@ -22,21 +23,21 @@ type generation struct {
 	seats map[seatKey]*seats
 }
 
-// seatKey is which semaphore: callers that expect another size have one of their own, and the store says which
-// is right.
+// seatKey identifies a semaphore. Callers that expect another size get their own, and the store
+// decides which size is right.
 type seatKey struct {
 	key  string
 	size int
 }
 
-// seats are this process's part in a semaphore.
+// seats is this process's part in a semaphore.
 type seats struct {
 	*semaphore.Semaphore
 	users int
 	used  time.Time // when the last user left
 }
 
-// begin begins a session, and waits while the store fails for now.
+// begin begins a session, retrying while the store fails temporarily.
 func (s *Server) begin(ctx context.Context) (*generation, error) {
 	session, err := leasehold.NewSession(ctx, s.st, &leasehold.SessionOptions{
 		TTL: s.opts.TTL, Holder: s.opts.Holder, Address: s.opts.Address, Proof: s.opts.Proof, Logger: s.log,
@@ -56,16 +57,16 @@ func (s *Server) begin(ctx context.Context) (*generation, error) {
 	return &generation{s: s, session: session, locks: locks, seats: map[seatKey]*seats{}}, nil
 }
 
-// troubled takes in that the store fails.
+// troubled notes a store error.
 func (s *Server) troubled(err error) {
 	text := oneLine(err)
 	s.trouble.Store(&text)
 	s.log.Warn("the store fails, and is tried again", "error", text)
 }
 
-// Start begins the session that all leases will be under, and returns when it is there. It fails as
-// [leasehold.NewSession] does, and then the server is of no use. From then on there is another session, after
-// pauses of 4 s at most, whenever one is lost.
+// Start begins the session of all leases, and returns when it exists. It fails as
+// [leasehold.NewSession] does; the server is then unusable. Later, whenever a session is lost,
+// the server begins another, waiting at most 4 s between attempts.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	if s.begun {
@@ -87,7 +88,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// supervise keeps a session going until the server stops.
+// supervise replaces lost sessions until the server stops.
 func (s *Server) supervise(g *generation) {
 	defer close(s.supervised)
 	sweep := time.NewTicker(time.Minute)
@@ -109,7 +110,7 @@ func (s *Server) supervise(g *generation) {
 		s.endSoon(g)
 		next, err := s.again()
 		if err != nil {
-			return // it stops
+			return // the server is stopping
 		}
 		g = next
 		s.setCurrent(g)
@@ -117,8 +118,8 @@ func (s *Server) supervise(g *generation) {
 	}
 }
 
-// again begins another session, however often that takes. Why it fails is logged once a minute: no two errors are the same,
-// since they name the session.
+// again begins another session, with as many attempts as that takes. It logs a failure once a
+// minute at most, because every error names another session.
 func (s *Server) again() (*generation, error) {
 	var said time.Time
 	for n := 1; ; n++ {
@@ -146,7 +147,7 @@ func (s *Server) again() (*generation, error) {
 	}
 }
 
-// endSoon clears up after a session that was lost. Its leases release themselves.
+// endSoon cleans up after a lost session. Its leases release themselves.
 func (s *Server) endSoon(g *generation) {
 	s.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*s.opts.TTL)
@@ -168,7 +169,8 @@ func (s *Server) setCurrent(g *generation) {
 // errNoSession is why nothing can be acquired now.
 var errNoSession = errors.New("there is no session now")
 
-// generation is the present one. If there is none, or it is the last one, it waits for the next if it may.
+// generation returns the current generation. If there is none, or it is last, it waits for the
+// next if wait is set.
 func (s *Server) generation(ctx context.Context, last *generation, wait bool) (*generation, error) {
 	for {
 		s.mu.Lock()
@@ -208,7 +210,7 @@ type holding interface {
 	Release(ctx context.Context) error
 }
 
-// take acquires what is asked for. The returned function is to be called when the lease has been released.
+// take acquires a lease. Call left when the lease has been released.
 func (g *generation) take(ctx context.Context, key string, a *asked) (h holding, left func(), err error) {
 	if a.size == 0 {
 		opts := []leasehold.AcquireOption{leasehold.WithHolder(a.holder)}
@@ -239,14 +241,14 @@ func (g *generation) take(ctx context.Context, key string, a *asked) (h holding,
 	return lease, leave, nil
 }
 
-// enter gives the semaphore of a key, which stays until it is left and has not been used for a while.
+// enter returns the semaphore of a key. It is kept for a while after its last use.
 func (g *generation) enter(k seatKey) (*seats, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.seats[k]
 	if at == nil {
 		if len(g.seats) > 2*(g.s.opts.Leases+g.s.opts.Waiting) {
-			g.sweepLocked(0) // one that nobody uses is kept for its last look only
+			g.sweepLocked(0) // an unused one is kept only for what it has last read
 		}
 		o := &g.s.opts
 		sem, err := semaphore.New(g.s.st, k.key, k.size, &semaphore.Options{
@@ -270,7 +272,7 @@ func (g *generation) leave(at *seats) {
 	at.used = time.Now()
 }
 
-// sweep drops semaphores that have not been used for so long.
+// sweep drops semaphores not used for that long.
 func (g *generation) sweep(unused time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

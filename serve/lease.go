@@ -11,32 +11,32 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 )
 
-// margin is how much longer than its caller was told a lease is kept: as much as two clocks may go apart that
-// run a twelfth faster or slower than real time, and 10 ms.
+// margin is how much longer a lease is kept than its caller was told: how far two clocks can
+// drift apart that run 1/12 faster or slower than real time, plus 10 ms.
 func margin(d time.Duration) time.Duration { return d/12 + 10*time.Millisecond }
 
-// A lease is a holding that a caller has, who keeps it by telling that it is still there.
+// A lease is a holding of a caller, who keeps it by keepalives.
 type lease struct {
 	s        *Server
 	id, key  string
-	wants    fingerprint // of the requests that its ID answers, if its caller has chosen that
+	wants    fingerprint // of the requests with its ID, if its caller has chosen one
 	ttl      time.Duration
 	held     holding
-	left     func()        // to be called when it has been released
-	election bool          // it was campaigned for
-	over     chan struct{} // closed when it is over for its caller
+	left     func()        // called when it has been released
+	election bool          // it was acquired by campaign
+	over     chan struct{} // closed when it has ended for its caller
 	settled  chan struct{} // closed when it has been released
 	unwatch  func() bool
 
 	mu    sync.Mutex
-	heard time.Duration // reading of the clock when the caller was last heard of
-	told  time.Duration // and until which it was told that the lease is valid
-	timer *time.Timer   // ends it when the caller is not heard of
-	why   string        // it is over
-	last  bool          // the server stops: no keepalive prolongs it
+	heard time.Duration // clock reading at the caller's last request
+	told  time.Duration // clock reading until which the caller was told it is valid
+	timer *time.Timer   // ends it when the caller is silent
+	why   string        // the reason for its end; empty: it has not ended
+	last  bool          // the server is stopping: keepalives no longer extend it
 }
 
-// admit makes a lease of a holding, and tells its caller.
+// admit makes a lease of a holding, and returns the answer for its caller.
 func (s *Server) admit(a *asked, h holding, left func()) (*lease, LeaseAnswer, error) {
 	id := a.id
 	if id == "" {
@@ -50,7 +50,8 @@ func (s *Server) admit(a *asked, h holding, left func()) (*lease, LeaseAnswer, e
 	if !valid {
 		return nil, LeaseAnswer{}, l.held.Err()
 	}
-	// Whatever ends it waits for this mutex, so that it is not forgotten before it is known.
+	// Whatever ends it waits for this mutex, so it cannot be removed from s.leases before it is
+	// added.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.mu.Lock()
@@ -68,8 +69,8 @@ func (s *Server) admit(a *asked, h holding, left func()) (*lease, LeaseAnswer, e
 	return l, answer, nil
 }
 
-// tell gives the answer to the caller, which relies on it. It is false if the lease is not valid, or is about to be
-// released: no answer may then outlast it.
+// tell returns the answer for the caller, who relies on it. It returns false if the lease is
+// not valid, or is about to be released: then no answer may outlast it.
 func (l *lease) tell() (LeaseAnswer, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +95,7 @@ func (l *lease) tell() (LeaseAnswer, bool) {
 	}, true
 }
 
-// keepalive takes in that the caller is still there.
+// keepalive notes a sign of life of the caller.
 func (l *lease) keepalive() (LeaseAnswer, bool) {
 	l.mu.Lock()
 	if l.why == "" {
@@ -110,7 +111,7 @@ func (l *lease) keepalive() (LeaseAnswer, bool) {
 	return answer, valid
 }
 
-// check ends the lease if it is over by the clock, though no timer has said so yet.
+// check ends the lease if it has expired by the clock, even if no timer has fired yet.
 func (l *lease) check() {
 	l.mu.Lock()
 	silent := clock.Now() >= l.heard+l.ttl+margin(l.ttl)
@@ -123,7 +124,8 @@ func (l *lease) check() {
 	}
 }
 
-// silent ends the lease if the caller has not been heard of for so long, and otherwise looks again later.
+// silent ends the lease if the caller has been silent for too long, and otherwise sets the
+// timer again.
 func (l *lease) silent() {
 	l.mu.Lock()
 	rest := l.heard + l.ttl + margin(l.ttl) - clock.Now()
@@ -140,7 +142,7 @@ func (l *lease) silent() {
 	}
 }
 
-// lost ends a lease that has ended by itself.
+// lost ends a lease whose holding was lost.
 func (l *lease) lost() {
 	err := l.held.Err()
 	if err == nil || errors.Is(err, leasehold.ErrReleased) {
@@ -151,8 +153,8 @@ func (l *lease) lost() {
 	}
 }
 
-// end ends the lease for its caller, and has it released in the background: settled is closed then. It reports
-// that this call did it, and not one before.
+// end ends the lease for its caller, and releases it in the background, closing settled. It
+// reports whether this call ended it.
 func (l *lease) end(why string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,8 +173,8 @@ func (l *lease) end(why string) bool {
 	return true
 }
 
-// give releases the holding, and forgets the lease but for how it ended. It returns after two TTLs at most,
-// whatever the store says.
+// give releases the holding, and forgets the lease except for why it ended. It returns after
+// two TTLs at most, whatever the store answers.
 func (l *lease) give() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*l.s.opts.TTL)
 	defer cancel()
@@ -184,10 +186,10 @@ func (l *lease) give() {
 	why := l.why
 	l.mu.Unlock()
 	l.s.forget(l, why)
-	close(l.settled) // who is told of it and looks then sees it
+	close(l.settled) // whoever waits for this must see the end
 }
 
-// forget drops a lease, and remembers how it ended.
+// forget removes a lease, and remembers why it ended.
 func (s *Server) forget(l *lease, why string) {
 	s.mu.Lock()
 	delete(s.leases, l.id)
@@ -201,7 +203,7 @@ func (s *Server) forget(l *lease, why string) {
 	s.watch.touched(l.key)
 }
 
-// find is the lease of an ID that is not over, or why there is none.
+// find returns the lease with that ID, or an error if it has ended or is unknown.
 func (s *Server) find(id string) (*lease, error) {
 	s.mu.Lock()
 	l := s.leases[id]
@@ -222,7 +224,7 @@ func (s *Server) find(id string) (*lease, error) {
 	return l, nil
 }
 
-// stopped refuses what would prolong a lease when the server stops.
+// stopped refuses what would extend a lease while the server is stopping.
 func (s *Server) stopped() error {
 	if s.ctx.Err() != nil {
 		return refuse(wordOver, "the server stops: end the work, and release the lease")
@@ -230,11 +232,11 @@ func (s *Server) stopped() error {
 	return nil
 }
 
-// endings remembers how leases have ended: the last ones, and for some time.
+// endings remembers why leases have ended: only the most recent ones, and only for some time.
 type endings struct {
 	most  int
 	of    map[string]ending
-	order []string // from the first to the last
+	order []string // oldest first
 }
 
 type ending struct {
@@ -293,7 +295,7 @@ func (s *Server) postKeepalive(c *call) (int, any, error) {
 	return http.StatusOK, answer, nil
 }
 
-// gone says why the lease is over, or is as good as that.
+// gone returns why the lease has ended, or is about to.
 func (l *lease) gone() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,7 +325,7 @@ func (s *Server) getLease(c *call) (int, any, error) {
 	return l.answer()
 }
 
-// answer tells how the lease stands, which prolongs nothing.
+// answer returns the state of the lease, and extends nothing.
 func (l *lease) answer() (int, any, error) {
 	if err := l.s.stopped(); err != nil {
 		return 0, nil, err
@@ -336,7 +338,7 @@ func (l *lease) answer() (int, any, error) {
 	return http.StatusOK, answer, nil
 }
 
-// watchEnd waits for the end of the lease, or of the caller's patience.
+// watchEnd waits until the lease ends, the wait is over or the caller leaves.
 func (s *Server) watchEnd(c *call, l *lease, wait time.Duration) error {
 	s.mu.Lock()
 	if s.looking >= s.opts.Waiting {
@@ -385,18 +387,18 @@ func (s *Server) deleteLease(c *call) (int, any, error) {
 	case <-l.settled:
 		return http.StatusNoContent, nil, nil
 	case <-timer.C:
-	case <-c.r.Context().Done(): // the release goes on
+	case <-c.r.Context().Done(): // the release continues
 	}
 	return http.StatusAccepted, nil, nil
 }
 
-// Stop refuses what is asked for from now on, ends the waits, tells those who wait for the end of their leases
-// that this is it, and releases each lease when its caller does, or when the time is over that the caller was
-// told. Then it ends the session. So it takes up to a TTL, while callers end their work; the handler must go on
-// answering them meanwhile.
+// Stop refuses new requests, ends all waits, and tells callers that wait for the end of their
+// leases. It releases each lease when its caller does, or at the end of the time that the
+// caller was told. Then it ends the session. So Stop takes up to a TTL while callers finish
+// their work; the handler must keep answering them meanwhile.
 //
-// If ctx ends first, Stop returns an error that matches ctx.Err(), and what is left is free for others a TTL
-// after the last heartbeat.
+// If ctx ends first, Stop returns an error that matches ctx.Err(). Locks not yet released are
+// free for others one TTL after the last heartbeat.
 func (s *Server) Stop(ctx context.Context) error {
 	s.cancel(errStopping)
 	s.mu.Lock()
@@ -412,7 +414,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	for _, l := range all {
-		l.endWhenTold() //nolint:contextcheck // which happens whatever becomes of ctx
+		l.endWhenTold() //nolint:contextcheck // this continues even if ctx ends
 	}
 	select {
 	case <-empty:
@@ -421,7 +423,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	begun := s.begun
-	s.begun = true // it cannot be started any more
+	s.begun = true // it can no longer be started
 	s.mu.Unlock()
 	if begun {
 		select {
@@ -452,7 +454,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 }
 
-// endWhenTold ends the lease when the time is over that its caller relies on.
+// endWhenTold ends the lease when its caller no longer relies on it.
 func (l *lease) endWhenTold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

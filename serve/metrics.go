@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/internal/promtext"
 )
 
-// stats count what the server has done.
+// stats counts what the server has done.
 type stats struct {
 	acquired, lost, silent, slow, sessionsLost, broken atomic.Int64
 
@@ -37,7 +37,8 @@ func (t *stats) refused(w word) {
 	t.reasons[w]++
 }
 
-// metrics are those of the server, and those of its locks and of the store, in the text format of Prometheus.
+// metrics returns the metrics of the server, its locks and the store, in the text format of
+// Prometheus.
 func (s *Server) metrics() []byte {
 	one := func(name, help string, kind promtext.Kind, value float64) promtext.Family {
 		return promtext.Family{Name: name, Help: help, Kind: kind, Samples: []promtext.Sample{{Value: value}}}

@@ -15,18 +15,19 @@ import (
 //go:embed ui
 var pageFiles embed.FS
 
-// policy lets the page load its own files and ask this server, and nothing else. With trusted types no text becomes
-// markup either: names of holders and keys are whatever somebody has written into a record.
+// policy lets the page load its own files and send requests to this server, and nothing else.
+// Trusted types keep text from becoming markup, because names of holders and keys may be
+// written by anyone.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// A pageFile is one of them, as it is answered.
+// A pageFile is a file of the page, ready to be sent.
 type pageFile struct {
 	kind, tag string
 	body      []byte
 }
 
-// page are the files by their paths. The page itself is that of the folder.
+// page returns the files by path. The page itself is at the path of the folder.
 var page = sync.OnceValue(func() map[string]pageFile {
 	files := map[string]pageFile{}
 	for name, kind := range map[string]string{
@@ -47,8 +48,8 @@ var page = sync.OnceValue(func() map[string]pageFile {
 	return files
 })
 
-// servePage answers with a file of the page. A browser asks again each time whether it is still the same, so that a
-// server of another version has its own page at once.
+// servePage answers with a file of the page. A browser asks each time whether the file has
+// changed, so after an upgrade it gets the new page at once.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	f, is := page()[r.URL.Path]
 	if !s.readOnly(w, r) {
@@ -80,12 +81,12 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(status)
 	if status == http.StatusOK && r.Method == http.MethodGet {
-		_, _ = w.Write(f.body) // a browser that is gone needs none
+		_, _ = w.Write(f.body) // if the browser has left, it needs none
 	}
 }
 
-// toPage leads there from where somebody may look for it. The way is relative: there may be a proxy before us that has
-// put us under a path of its own.
+// toPage redirects to the page. The target is relative, because a proxy may serve us under a
+// path of its own.
 func (s *Server) toPage(w http.ResponseWriter, r *http.Request) {
 	if !s.readOnly(w, r) {
 		return
@@ -94,7 +95,7 @@ func (s *Server) toPage(w http.ResponseWriter, r *http.Request) {
 	_ = s.writeRaw(w, r, http.StatusTemporaryRedirect, "", nil)
 }
 
-// readOnly refuses what only reads are for.
+// readOnly refuses methods other than GET and HEAD.
 func (s *Server) readOnly(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true

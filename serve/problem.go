@@ -19,10 +19,10 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A word is what the type of a problem ends in.
+// A word is the last part of a problem's type.
 type word string
 
-// The words of all problems: see the package documentation.
+// The words of all problems. The package documentation explains them.
 const (
 	wordHeld      word = "held"
 	wordOver      word = "over"
@@ -46,7 +46,7 @@ const (
 	wordStopping  word = "stopping"
 )
 
-// problems are the status and the title of each.
+// problems has the status and title of each word.
 var problems = map[word]struct {
 	status int
 	title  string
@@ -73,7 +73,7 @@ var problems = map[word]struct {
 	wordStopping:  {http.StatusServiceUnavailable, "The server has no session, or stops"},
 }
 
-// A refusal is why a request is not done. It is an error with the word for it.
+// A refusal is an error with the word for it: why a request was refused.
 type refusal struct {
 	word   word
 	detail string
@@ -86,8 +86,8 @@ func refuse(w word, format string, args ...any) *refusal {
 	return &refusal{word: w, detail: fmt.Sprintf(format, args...)}
 }
 
-// left is the refusal of a request whose caller has closed its connection, or its half of it, which looks the same to a
-// server: it is not waited for, and nothing of what it has asked for is kept.
+// left refuses a request whose caller has closed its connection, or its sending half, which
+// looks the same to a server. The request no longer waits, and nothing is kept for it.
 func left() *refusal {
 	return refuse(wordLeft, "its caller closed the connection, or the sending half of it: keep both open until the answer")
 }
@@ -97,14 +97,15 @@ const (
 	problemURN  = "urn:leasehold:problem:"
 )
 
-// Refuse answers a request that was refused before it came here: for another host, from another origin, without
-// the token. It is for what the server is behind: see localhttp.Options.
+// Refuse answers a request that was refused before it reached the server: for another host,
+// from another origin, or without the token. It is for the code in front of the server: see
+// localhttp.Options.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 	reason := map[int]word{http.StatusMisdirectedRequest: wordHost, http.StatusForbidden: wordOrigin, http.StatusUnauthorized: wordToken}[status]
 	s.answerRefusal(w, r, refuse(reason, "%s", why))
 }
 
-// answerRefusal writes the problem, and counts it.
+// answerRefusal writes the problem and counts it.
 func (s *Server) answerRefusal(w http.ResponseWriter, r *http.Request, f *refusal) {
 	kind := problems[f.word]
 	p := Problem{
@@ -119,14 +120,14 @@ func (s *Server) answerRefusal(w http.ResponseWriter, r *http.Request, f *refusa
 	_ = s.write(w, r, kind.status, problemType, p)
 }
 
-// write writes an answer as JSON, within bounded time. It fails if the client is known to have gone, which only matters
-// where it is told of a lease.
+// write writes an answer as JSON, within a limited time. It fails if the client is known to
+// have left, which matters only for answers about leases.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, contentType string, data any) error {
 	var body []byte
 	if data != nil {
 		text, err := json.Marshal(data)
 		if err != nil {
-			panic(err) // nothing that is answered can fail
+			panic(err) // no answer can fail
 		}
 		body = append(text, '\n')
 	}
@@ -135,7 +136,8 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, conte
 
 func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) error {
 	s.stats.answered(status)
-	// An answer may be late, after a wait, and is not to be cut off for that. Not every writer has a deadline.
+	// After a wait, the answer may be late, and must not be cut off for that. Some writers have
+	// no deadline.
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(answerWithin))
 	h := w.Header()
@@ -160,14 +162,14 @@ func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, status int, co
 	return nil
 }
 
-// randomHex is 128 random bits.
+// randomHex returns 128 random bits.
 func randomHex() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // it never fails
 	return hex.EncodeToString(b)
 }
 
-// refusalOf says why an acquisition, or a look, has failed. The key is the caller's.
+// refusalOf returns why an acquisition or a read has failed. The key is the caller's.
 func (s *Server) refusalOf(key string, err error) *refusal {
 	if f, is := errors.AsType[*refusal](err); is {
 		return f
@@ -197,7 +199,8 @@ func (s *Server) refusalOf(key string, err error) *refusal {
 	return refuse(wordStore, "%s", oneLine(err))
 }
 
-// heldBy is what is known of a lock that somebody else holds, or nil if the error is another one.
+// heldBy returns a report about a lock that another caller holds, or nil if the error is
+// another one.
 func (s *Server) heldBy(key string, err error) *Report {
 	url := s.opts.URL(s.inside(key))
 	if e, is := errors.AsType[*leasehold.HeldError](err); is {

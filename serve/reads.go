@@ -47,7 +47,8 @@ func (s *Server) getHistory(c *call) (int, any, error) {
 	}{terms}, nil
 }
 
-// getElection answers as `leasehold elect --http` does. A leader that holds it here is known without a look.
+// getElection answers as `leasehold elect --http` does. If this server has the leader, it reads
+// nothing.
 func (s *Server) getElection(c *call) (int, any, error) {
 	if err := s.checkKey(c.param); err != nil {
 		return 0, nil, err
@@ -71,12 +72,12 @@ func (s *Server) getElection(c *call) (int, any, error) {
 	return http.StatusOK, leader, nil
 }
 
-// leads is the lease that this server has of an election, or nil.
+// leads returns this server's valid lease of an election, or nil.
 func (s *Server) leads(key string) *lease {
 	return s.holds(key, func(l *lease) bool { return l.election && l.held.Valid() })
 }
 
-// holds is a lease of a key that is not over, and is so, or nil.
+// holds returns a lease of a key that has not ended and satisfies so, or nil.
 func (s *Server) holds(key string, so func(*lease) bool) *lease {
 	s.mu.Lock()
 	var all []*lease
@@ -97,8 +98,8 @@ func (s *Server) holds(key string, so func(*lease) bool) *lease {
 	return nil
 }
 
-// released reports that the holder that was seen is this server's session, and no lease of it holds the key any
-// more: the release is under way.
+// released reports whether the holder in o is this server's session, though none of its leases
+// holds the key: the release is then under way.
 func (s *Server) released(key string, o Object) bool {
 	s.mu.Lock()
 	ours := s.current != nil && o.Session == s.current.session.Key()
@@ -155,7 +156,7 @@ func (s *Server) getEvents(c *call) (int, any, error) {
 	}
 }
 
-// Ready says why the server cannot acquire anything now, or returns nil.
+// Ready returns why the server cannot acquire locks now, or nil if it can.
 func (s *Server) Ready() error {
 	_, err := s.generation(s.ctx, nil, false)
 	return err
@@ -163,7 +164,7 @@ func (s *Server) Ready() error {
 
 const plain = "text/plain; charset=utf-8"
 
-// getHealthz says that the server answers: that the store fails is nothing that a restart would mend.
+// getHealthz says only that the server answers, because a restart would not repair the store.
 func (s *Server) getHealthz(c *call) (int, any, error) {
 	_ = s.writeRaw(c.w, c.r, http.StatusOK, plain, []byte("ok\n"))
 	c.done = true

@@ -10,31 +10,32 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// maxRecalled bounds what is remembered, in bytes. An object that does not fit is read again by each look.
+// maxRecalled limits the size of remembered objects, in bytes. Objects beyond that are read
+// every time.
 const maxRecalled = 16 << 20
 
-// A recall remembers what looks at everything have read, so that the next one reads only what has changed: of an object
-// that the listing shows with the version that is remembered nothing is read, and any other read is conditional. One
-// look uses it at a time, whose reads may be many at a time.
+// A recall remembers the objects in a read of all objects, so that the next one reads only
+// changed ones. It skips objects listed with their remembered version, and makes other reads
+// conditional. One read of all objects may use it at a time, with many requests at once.
 type recall struct {
 	mu   sync.Mutex
-	look int // counts them
+	look int // number of the current read of all objects
 	of   map[string]*recalled
 	size int
 }
 
-// recalled is an object as it was read.
+// recalled is a remembered object.
 type recalled struct {
 	object store.Object
-	read   time.Time // when it was answered
-	look   int       // that saw last that it is so
+	read   time.Time // when the answer arrived
+	look   int       // the last one that confirmed it
 }
 
-// weight is what remembering it takes.
+// weight returns the bytes counted for the object.
 func (o *recalled) weight() int { return len(o.object.Key) + len(o.object.Body) + 256 }
 
-// now is what a read would be answered with now, as far as that is known: an object that has not changed, and the
-// store's time, which has gone on.
+// now returns what a read would return now: the unchanged object, with the store's time moved
+// forward.
 func (o *recalled) now() *store.Object {
 	object := o.object
 	if !object.Date.IsZero() {
@@ -43,7 +44,7 @@ func (o *recalled) now() *store.Object {
 	return &object
 }
 
-// begin begins a look by way of a store.
+// begin begins a read of all objects, and returns the store to use for it.
 func (r *recall) begin(st store.Store) store.Store {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +55,7 @@ func (r *recall) begin(st store.Store) store.Store {
 	return &recalling{st, r}
 }
 
-// end ends a look at everything that has succeeded: what it did not come by is forgotten.
+// end ends a successful read of all objects, and forgets those it has not met.
 func (r *recall) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +74,7 @@ func (r *recall) forget(key string) {
 	}
 }
 
-// keep takes in an object that was read.
+// keep remembers an object.
 func (r *recall) keep(object store.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +86,7 @@ func (r *recall) keep(object store.Object) {
 	r.of[object.Key], r.size = o, r.size+o.weight()
 }
 
-// listed takes in that an object has a version.
+// listed notes an object's version in a listing.
 func (r *recall) listed(e store.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +95,8 @@ func (r *recall) listed(e store.Entry) {
 	}
 }
 
-// known is what is remembered of an object, and whether this look knows that it is so.
+// known returns a remembered object, and whether the current read of all objects has confirmed
+// it.
 func (r *recall) known(key string) (o recalled, is, sure bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +106,7 @@ func (r *recall) known(key string) (o recalled, is, sure bool) {
 	return recalled{}, false, false
 }
 
-// A recalling store is the store of one look.
+// A recalling store is the store of one read of all objects.
 type recalling struct {
 	store.Store
 	recall *recall
@@ -114,7 +116,7 @@ func (s *recalling) Get(ctx context.Context, key string, unless store.Version) (
 	o, is, sure := s.recall.known(key)
 	switch {
 	case unless != "" || !is:
-		// as it is asked for
+		// pass it on as it is
 	case sure:
 		return o.now(), nil
 	default:
@@ -134,7 +136,7 @@ func (s *recalling) Get(ctx context.Context, key string, unless store.Version) (
 	return s.took(key, object, err)
 }
 
-// took takes in how a read was answered.
+// took notes the answer to a read.
 func (s *recalling) took(key string, object *store.Object, err error) (*store.Object, error) {
 	switch {
 	case err == nil:

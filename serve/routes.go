@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// A route is a path with a method, and what answers it.
+// A route is a method and a path, with the function that answers it.
 type route struct {
 	method, path string // as in the OpenAPI document
 	answer       func(s *Server, c *call) (status int, data any, err error)
 	queries      []string
 }
 
-// routes are all that there are. The paths of one shape follow each other.
+// routes has all routes. Paths of the same shape are next to each other.
 var routes = []route{
 	{"POST", "/v1/locks/{key}/acquire", (*Server).postAcquire, nil},
 	{"POST", "/v1/elections/{key}/campaign", (*Server).postCampaign, nil},
@@ -42,13 +42,13 @@ var routes = []route{
 	{"GET", "/openapi.json", (*Server).getOpenAPI, nil},
 }
 
-// A match is a route that a path has, and what stands in it for the key or the ID, still escaped.
+// A match is a matching route, with the key or ID in the path, still escaped.
 type match struct {
 	*route
 	param string
 }
 
-// matchRoute gives the routes that a path has, by its escaped form: one for each method.
+// matchRoute returns the routes for an escaped path: at most one for each method.
 func matchRoute(path string) (found []match) {
 	for i := range routes {
 		r := &routes[i]
@@ -70,7 +70,7 @@ func matchRoute(path string) (found []match) {
 			continue
 		}
 		if slices.ContainsFunc(found, func(m match) bool { return m.method == r.method }) {
-			continue // a shorter path of the same method has it
+			continue // a route with that method has matched before
 		}
 		found = append(found, match{r, param})
 	}
@@ -82,7 +82,7 @@ type call struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	param string // the key or the ID
-	done  bool   // it is answered
+	done  bool   // it has been answered
 }
 
 // ServeHTTP answers a request.
@@ -118,7 +118,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r}
 	status, data, err := s.call(c, found[i])
 	if f, is := errors.AsType[*refusal](err); r.Context().Err() != nil && err != nil && (!is || f.word == wordStore) {
-		err = left() // and so it looked as if the store failed
+		err = left() // because of this, the store seemed to fail
 	}
 	if f, is := errors.AsType[*refusal](err); is {
 		s.answerRefusal(w, r, f)
@@ -138,7 +138,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = s.write(w, r, status, contentType, data)
 }
 
-// call makes sure of what is in the address, and has the route answer.
+// call checks path and query, and calls the route's function.
 func (s *Server) call(c *call, m match) (int, any, error) {
 	var err error
 	if c.param, err = url.PathUnescape(m.param); err != nil {
@@ -161,15 +161,16 @@ func (s *Server) call(c *call, m match) (int, any, error) {
 	return m.answer(s, c)
 }
 
-// patient lets the answer take as long as it takes: the handler bounds that. Without it the connection would be
-// taken for dead while the request waits. Not every writer has deadlines.
+// patient removes the deadlines of the connection, because the handler limits the time.
+// Otherwise the connection would be taken for dead while the request waits. Some writers have
+// no deadlines.
 func (c *call) patient() {
 	control := http.NewResponseController(c.w)
 	_ = control.SetReadDeadline(time.Time{})
 	_ = control.SetWriteDeadline(time.Time{})
 }
 
-// wait is how long a caller wants to wait, by its query.
+// wait returns the wait in the query.
 func (c *call) wait() (time.Duration, error) {
 	text := c.r.URL.Query().Get("wait")
 	if text == "" {
@@ -182,8 +183,8 @@ func (c *call) wait() (time.Duration, error) {
 	return d, nil
 }
 
-// decode reads the body, which may be empty, into a struct. It is strict: a member that is not known is refused, since
-// its caller believes that it means something.
+// decode reads the body, which may be empty, into a struct. It refuses unknown members, because
+// the caller believes they have an effect.
 func (c *call) decode(into any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -229,20 +230,20 @@ func decodeStrictly(body []byte, into any) error {
 	return nil
 }
 
-// misfit says what is wrong with JSON, without the names that Go has for it.
+// misfit returns what is wrong with JSON, without Go's names for types.
 func misfit(err error) string {
 	if e, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 		kind := map[reflect.Kind]string{reflect.String: "a string", reflect.Bool: "true or false", reflect.Map: "an object", reflect.Struct: "an object"}[e.Type.Kind()]
 		if kind == "" {
-			kind = "a whole number" // that fits in 64 bits
+			kind = "a whole number" // in 64 bits
 		}
 		return fmt.Sprintf("%q must be %s, and is: %s", e.Field, kind, e.Value)
 	}
 	return strings.TrimPrefix(oneLine(err), "json: ")
 }
 
-// unique refuses an object in which a name stands twice, or is not all in lower case where a member would be
-// found by it all the same: two readers would not see the same.
+// unique refuses an object with a duplicate name, or with one not in lower case. Go would still
+// assign the latter to a member, so two parsers could read different requests.
 func unique(dec *json.Decoder) error {
 	_, _ = dec.Token()
 	seen := map[string]bool{}
