@@ -17,47 +17,54 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Options are the options of [New]. The zero value, like nil, gives the defaults. They are copied.
+// Options are the options of [New], which copies them. The zero value and nil mean the
+// defaults.
 type Options struct {
-	// Prefix is put before each key of a caller to make that of the store. Default: nothing.
+	// Prefix comes before each caller's key in the store. Default: none.
 	Prefix string
-	// URL is what the object of a key of the store is called in answers. Default: the store's name and the key.
+	// URL returns the name of a key of the store in answers. Default: the store's name and the
+	// key.
 	URL func(key string) string
 
-	// TTL is that of the session that all leases are under: how long a lock outlives this process. Default 15 s.
+	// TTL is the TTL of the session, which all leases share: how long a lock outlives this
+	// process. Default 15 s.
 	TTL time.Duration
-	// Holder names this server, and those of its callers that do not name themselves. Default "HOST/PID".
+	// Holder is the name of this server, and of callers that give none. Default "HOST/PID".
 	Holder string
 	// Address and Proof are as in [leasehold.LockOptions].
 	Address string
 	Proof   leasehold.Proof
 
-	// What callers may have at a time: leases (default 10,000), requests that wait for a lock or for the end of a
-	// lease (default 1,000 each), and streams of events (default 64).
+	// Limits at a time: leases (default 10,000), requests that wait for a lock or for the end
+	// of a lease (default 1,000 each), and streams of events (default 64).
 	Leases, Waiting, Subscribers int
 
-	// Every is the pause between two looks at everything while somebody subscribes to the events, unless this server
-	// itself changes something. Default 5 s, 1 s at least.
+	// Every is the interval between reads of all objects while there are subscribers; a change
+	// by this server shortens it. Default 5 s, at least 1 s.
 	Every time.Duration
-	// Budget is how many requests a minute looks may send on average. Default 600.
+	// Budget limits the average number of requests a minute for such reads and for reads of
+	// single keys. Default 600.
 	Budget int
-	// Limit is how many objects one look reads at most. Default 1000.
+	// Limit is the maximum number of objects in one read of all. Default 1000.
 	Limit int
-	// Price names the list prices that the budget is told in: see internal/cost. Default: none.
+	// Price is the name of the list prices for the cost in [Budget]: see internal/cost.
+	// Default: none.
 	Price string
 
-	// MetricKeys are patterns, of path.Match, of the callers' keys that /metrics tells apart: see
-	// metrics.Options.Keys. Default: none are.
+	// MetricKeys are path.Match patterns. Callers' keys that match get metrics of their own:
+	// see metrics.Options.Keys. Default: none.
 	MetricKeys []string
-	// Trace is told of the session and of all acquisitions and leases, as in [leasehold.LockOptions]. Default: none.
+	// Trace receives events of the session, acquisitions and leases, as in
+	// [leasehold.LockOptions]. Default: none.
 	Trace *leasehold.Trace
-	// AllowBreak lets those who ask break the locks of others by hand: see [admin.Break]. Default: nobody may.
+	// AllowBreak lets callers force-release locks of others: see [admin.Break]. Default: no.
 	AllowBreak bool
-	// Logger gets what no answer tells. IDs of leases are never among it. Default: slog.Default().
+	// Logger receives what no answer says, but never the ID of a lease. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// The defaults, and what cannot be chosen.
+// Defaults and fixed limits.
 const (
 	defaultTTL   = 15 * time.Second // of a caller's lease
 	maxWait      = time.Hour
@@ -69,54 +76,56 @@ const (
 	lookWithin   = 30 * time.Second
 )
 
-// A Server holds locks for callers that ask it over HTTP: it is an [http.Handler] for everything in the package
-// documentation. It has no say in who may ask: the command puts it behind internal/localhttp.
+// A Server holds locks for its HTTP callers. It is an [http.Handler] for the API in the package
+// documentation. It does not check who is calling: the command puts it behind
+// internal/localhttp.
 //
-// Start begins its session, and Stop ends it. It is safe for concurrent use.
+// Start begins its session, and Stop ends it. A Server is safe for concurrent use.
 type Server struct {
 	opts  Options
-	st    store.Store // counts what is sent
+	st    store.Store // counts requests
 	sent  *meter
 	log   *slog.Logger
-	trace *leasehold.Trace // the option's, and what measures
+	trace *leasehold.Trace // the option's, and that of the metrics
 	set   *metrics.Set
-	gate  chan struct{} // bounds the releases that are under way in the background
-	brake chan struct{} // bounds the breaks that are under way
+	gate  chan struct{} // limits concurrent releases in the background
+	brake chan struct{} // limits concurrent force-releases
 	watch *watcher
 	stats stats
 
 	ctx    context.Context // ends when Stop begins
 	cancel context.CancelCauseFunc
 
-	trouble atomic.Pointer[string] // why there is no session, or why the store fails
+	trouble atomic.Pointer[string] // why there is no session, or the last store error
 
 	mu      sync.Mutex
 	begun   bool
 	current *generation   // nil while there is no session
 	changed chan struct{} // closed when current changes
 	leases  map[string]*lease
-	claims  map[string]*claim // by the ID that their callers have chosen
-	empty   chan struct{}     // closed when there are no leases any more, while Stop waits
+	claims  map[string]*claim // by the ID chosen by the caller
+	empty   chan struct{}     // closed when the last lease has ended, while Stop waits
 	ended   endings
 	usages  map[string]*usage
 	waiting int // for locks
 	looking int // for the end of leases
 	mounted map[string]http.Handler
 
-	supervised chan struct{}  // closed when nobody begins sessions any more
+	supervised chan struct{}  // closed when no more sessions begin
 	background sync.WaitGroup // releases, and sessions that end
 }
 
-// usage is what this server has to do with a key.
+// usage is how much this server uses a key.
 type usage struct {
 	leases, waiting int
 	election        bool
 }
 
-// errStopping ends what is under way when the server stops.
+// errStopping is the cause of what ends because the server is stopping.
 var errStopping = errors.New("the server stops")
 
-// New makes a server for the locks in st. It sends nothing. It fails if an option cannot be used, and says which.
+// New returns a server for the locks in st. It sends nothing. It fails if an option is invalid,
+// and says which.
 func New(st store.Store, opts *Options) (*Server, error) {
 	var o Options
 	if opts != nil {
@@ -192,7 +201,7 @@ func (o *Options) check(st store.Store) error {
 	if len(o.Holder) > maxHolder {
 		return fmt.Errorf("the option Holder has %d bytes, more than %d", len(o.Holder), maxHolder)
 	}
-	// The rest is said by a lock with these options.
+	// NewLock checks the other options.
 	_, err := leasehold.NewLock(st, o.Prefix+"key", o.lockOptions())
 	return err
 }
@@ -203,10 +212,10 @@ func (o *Options) lockOptions() *leasehold.LockOptions {
 	}
 }
 
-// patternless has path.Match take a text as it is.
+// patternless escapes text for path.Match.
 var patternless = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// patterns are MetricKeys as keys of the store match them.
+// patterns returns MetricKeys as patterns for keys in the store.
 func (o *Options) patterns() (patterns []string) {
 	for _, p := range o.MetricKeys {
 		patterns = append(patterns, patternless.Replace(o.Prefix)+p)
@@ -214,10 +223,10 @@ func (o *Options) patterns() (patterns []string) {
 	return patterns
 }
 
-// Handle has h answer what is asked for under a path, such as /state/ for all below it, or /state for that alone. Call it
-// before the server answers. It panics if the path is one of the API's or of the page's, or taken. What holds for each request,
-// whoever answers it, holds for h too; its answer may take longer than the usual if it says so by an
-// [http.ResponseController].
+// Handle serves a path with h: /state/ with everything below it, or /state alone. Call it
+// before the server answers requests. It panics if the path is taken, or belongs to the API or
+// the page. The rules for all requests apply to h too. If an answer needs more time than usual,
+// h sets deadlines by an [http.ResponseController].
 func (s *Server) Handle(path string, h http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,13 +240,13 @@ func (s *Server) Handle(path string, h http.Handler) {
 	s.mounted[path] = h
 }
 
-// Measure gives a store whose calls /metrics tells of, and a Trace that has it tell of locks: for a handler that is
-// mounted.
+// Measure returns a store and a Trace for a handler passed to Handle: /metrics then counts its
+// requests to the store and its locks.
 func (s *Server) Measure(st store.Store) (store.Store, *leasehold.Trace) {
 	return metrics.Store(st, s.set), s.trace
 }
 
-// mount is the handler that was mounted for a path, or nil: the longest path wins.
+// mount returns the handler with the longest matching path, or nil.
 func (s *Server) mount(path string) http.Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,13 +260,13 @@ func (s *Server) mount(path string) http.Handler {
 	return found
 }
 
-// inside is the key of the store for a caller's.
+// inside returns the key in the store for a caller's key.
 func (s *Server) inside(key string) string { return s.opts.Prefix + key }
 
-// outside is the caller's key for one of the store.
+// outside returns the caller's key for a key in the store.
 func (s *Server) outside(key string) string { return strings.TrimPrefix(key, s.opts.Prefix) }
 
-// useLocked counts what this server has to do with a key. The mutex is locked.
+// useLocked counts this server's use of a key. The mutex is locked.
 func (s *Server) useLocked(key string, leases, waiting int, election bool) {
 	u := s.usages[key]
 	if u == nil {
@@ -266,7 +275,7 @@ func (s *Server) useLocked(key string, leases, waiting int, election bool) {
 	}
 	u.leases += leases
 	u.waiting += waiting
-	if election && len(s.usages) <= 2*s.opts.Leases { // more are not remembered: it is a name for people
+	if election && len(s.usages) <= 2*s.opts.Leases { // no more are remembered: this is only a name for people
 		u.election = true
 	}
 	if u.leases == 0 && u.waiting == 0 && !u.election {
@@ -274,7 +283,7 @@ func (s *Server) useLocked(key string, leases, waiting int, election bool) {
 	}
 }
 
-// usage is what this server has to do with a key.
+// usage returns how much this server uses a key.
 func (s *Server) usage(key string) (leases, waiting int, election bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,150 +12,157 @@ import (
 	"github.com/leasehold/leasehold/semaphore"
 )
 
-// What is answered about locks has the names of `leasehold status`, `list` and `history` with --output json.
+// Reports about locks have the members of `leasehold status`, `list` and `history` with
+// --output json.
 type (
-	// Report is what is known of a lock.
+	// Report is the state of a lock.
 	Report = lockjson.Report
-	// Seats are the part of a Report that only a semaphore has.
+	// Seats is the part of a Report that only semaphores have.
 	Seats = lockjson.Seats
-	// Seat is what one caller has in a semaphore, or waits for.
+	// Seat is one caller's entry in a semaphore: its slots, or what it waits for.
 	Seat = lockjson.Seat
-	// Term is one lease of the past, or the present one.
+	// Term is a present or past lease.
 	Term = lockjson.Term
-	// Leader is who leads an election.
+	// Leader is the leader of an election.
 	Leader = lockjson.Leader
 )
 
-// A Kind is what an object is that lies among the locks.
+// A Kind says what an object among the locks is.
 type Kind string
 
-// The kinds. A record does not say that an election uses it: it is one where this server campaigns, or has
-// since it was started.
+// The kinds. Records do not say whether an election uses them: a lock counts as an election if
+// this server campaigns for it, or has done so since its start.
 const (
 	KindLock      Kind = "lock"
 	KindElection  Kind = "election"
-	KindEpochs    Kind = "epochs"    // a lock that makes an object for each acquisition
+	KindEpochs    Kind = "epochs"    // a lock with an object for each acquisition
 	KindMarker    Kind = "marker"    // a lock whose object exists while it is held
-	KindSemaphore Kind = "semaphore" // with more than one seat
-	KindFairLock  Kind = "fair_lock" // a semaphore with one
+	KindSemaphore Kind = "semaphore" // with several slots
+	KindFairLock  Kind = "fair_lock" // a semaphore with one slot
 	KindRWLock    Kind = "rw_lock"   // a reader/writer lock
-	KindSession   Kind = "session"   // the heartbeat that leases are under
-	KindMoved     Kind = "moved"     // a lock that has another name now
+	KindSession   Kind = "session"   // the heartbeat of other leases
+	KindMoved     Kind = "moved"     // a lock with a new name
 	KindForeign   Kind = "foreign"   // anything else
 )
 
-// An Object is what lies under one key among the locks, as it was when it was looked at.
+// An Object is the object under one key among the locks, as last read.
 type Object struct {
 	Key  string `json:"key"` // in the API: without the server's prefix
 	Kind Kind   `json:"kind"`
 	Report
 
-	// Left is how long the lease lasts yet that the record shows, by its age; negative: it is over and was not
-	// renewed. It is for people. It is not there if the store does not tell the age, and under a session.
+	// Left is how long the lease in the record still lasts, by its age. Negative: it has
+	// expired. It is for people. It is missing if the store does not report the age, and for
+	// leases under a session.
 	Left *int64 `json:"left_ms,omitempty"`
-	// Here is how many leases of this server hold it, and Waiting how many of its callers wait for it.
+	// Here is the number of this server's leases of it, and Waiting the number of its callers
+	// that wait for it.
 	Here    int `json:"here"`
 	Waiting int `json:"waiting"`
-	// History are the leases that have ended, the last one first, as far as the record itself tells of them.
+	// History has the past leases in the record, the last one first.
 	History []Term `json:"history,omitempty"`
-	// Error says why it is foreign.
+	// Error says why the object is foreign.
 	Error string `json:"error,omitempty"`
 }
 
-// A Budget is what looking at the store may cost, and does. Leases are no part of it: their cost does not
-// depend on how many ask.
+// A Budget is the limit on reads by the watcher, and their cost. It does not limit leases,
+// because their cost does not depend on the number of requests.
 type Budget struct {
-	Limit   int `json:"requests_per_minute"` // that looks may send on average
-	Spent   int `json:"spent"`               // what they have sent in the last minute
-	Refused int `json:"refused"`             // looks that were put off or refused since the start, for want of budget
+	Limit   int `json:"requests_per_minute"` // the average limit on reads
+	Spent   int `json:"spent"`               // requests of reads in the last minute
+	Refused int `json:"refused"`             // reads put off or refused for lack of budget, since the start
 
-	// Sent is what this process has sent to the store in the last minute in all: looks, leases and the heartbeat.
+	// Sent is the number of requests to the store in the last minute, including leases and the
+	// heartbeat.
 	Sent int `json:"sent"`
-	// Dollars is the price of a month like the last minute, of all that was sent, by the list prices of Price.
-	// It is not there where there are no prices, as for a directory.
+	// Dollars is the cost of a month like the last minute, with all requests, at the list
+	// prices of Price. It is missing where there are no prices, as for a directory.
 	Dollars *float64 `json:"dollars_a_month,omitempty"`
 	Price   string   `json:"price,omitempty"`
 }
 
-// A Snapshot is everything under the prefix: what GET /v1/locks answers, and the first event of each stream.
+// A Snapshot has all objects under the prefix. It answers GET /v1/locks, and is the first event
+// of each stream.
 type Snapshot struct {
 	Seen
 	Objects []Object `json:"objects"`
 }
 
-// Seen is what a [Snapshot] says besides the objects.
+// Seen is the part of a [Snapshot] besides the objects.
 type Seen struct {
-	Time    time.Time `json:"time"` // when the look ended; UTC
-	Cut     bool      `json:"cut"`  // there are more than were read
+	Time    time.Time `json:"time"` // when the read ended; UTC
+	Cut     bool      `json:"cut"`  // some objects were not read
 	Trouble string    `json:"trouble,omitempty"`
 	Budget  Budget    `json:"budget"`
 
-	// Store is where the objects lie, and Prefix what is before each key of this API there. Every is the pause
-	// between two looks, and Break whether this server breaks locks.
+	// Store is the store's name, and Prefix comes before each key of the API there. Every is
+	// the interval between two reads, and Break says whether this server breaks locks.
 	Store  string `json:"store"`
 	Prefix string `json:"prefix,omitempty"`
 	Every  int64  `json:"every_ms"`
 	Break  bool   `json:"break"`
 }
 
-// A Change is an event: the object is another than it was at the last look, or new.
+// A Change is an event: an object is new, or has changed since the last read.
 type Change struct {
 	Time time.Time `json:"time"`
-	// Change is elected, renewed, resigned, expired, taken_over, appeared, changed (of a semaphore) or
-	// unreadable, as in `leasehold watch`; also changed if nothing has, but who holds it here or waits.
+	// Change is elected, renewed, resigned, expired, taken_over, appeared, changed (of a
+	// semaphore) or unreadable, as in `leasehold watch`. It is also changed if only Here,
+	// Waiting or Kind differ.
 	Change string `json:"change"`
 	Object Object `json:"object"`
 }
 
-// Gone is an event: the object is not there any more.
+// Gone is an event: an object no longer exists.
 type Gone struct {
 	Time   time.Time `json:"time"`
-	Change string    `json:"change"` // vanished; of a marker resigned
+	Change string    `json:"change"` // vanished; resigned for a marker
 	Key    string    `json:"key"`
 }
 
-// Trouble is an event: the look failed, and earlier events may be out of date. When looks succeed again, a
-// snapshot follows.
+// Trouble is an event: a read failed, and earlier events may be out of date. A snapshot follows
+// when reads succeed again.
 type Trouble struct {
 	Time   time.Time `json:"time"`
 	Error  string    `json:"error"`
 	Budget Budget    `json:"budget"`
 }
 
-// Looked is an event: a look has ended, and all that has changed has been told.
+// Looked is an event: a read has ended, and all its changes have been sent.
 type Looked struct {
 	Time     time.Time `json:"time"`
-	Requests int       `json:"requests"` // of this look
+	Requests int       `json:"requests"` // of this read
 	Cut      bool      `json:"cut"`      // as in a Snapshot
 	Budget   Budget    `json:"budget"`
 }
 
-// A LeaseAnswer is what the holder of a lease is told of it.
+// A LeaseAnswer describes a lease to its caller.
 type LeaseAnswer struct {
-	Lease  string          `json:"lease"` // its ID, which is the right to it: keep it secret
+	Lease  string          `json:"lease"` // its ID; keep it secret, because it gives access to the lease
 	Key    string          `json:"key"`
 	Token  leasehold.Token `json:"token"`
 	Holder string          `json:"holder"`
-	// TTL is how long the lease lives after the caller was last heard of.
+	// TTL is how long the lease lasts after its caller was last heard from.
 	TTL int64 `json:"ttl_ms"`
-	// Left is for how long the lease is valid, if neither the caller nor this server is heard of again: count it
-	// from the moment in which the request was sent. Deadline is the same by the wall clock of the server.
+	// Left is how long the lease is valid even if both the caller and this server fail. Count
+	// it from when you sent the request. Deadline is the same by the server's wall clock.
 	Left     int64     `json:"left_ms"`
 	Deadline time.Time `json:"deadline"`
 }
 
-// A Problem is the answer to a request that was refused or failed, as RFC 9457 has it. Type ends in one of the
-// words that doc.go lists. If somebody else holds the lock, what is known of it is there too.
+// A Problem is the answer to a request that was refused or failed (RFC 9457). Type ends in one
+// of the words in the package documentation. If another caller holds the lock, a Report on the
+// lock is included.
 type Problem struct {
 	Type     string `json:"type"`
 	Title    string `json:"title"`
 	Status   int    `json:"status"`
 	Detail   string `json:"detail"`
-	Instance string `json:"instance"` // names this answer, in the server's log too
+	Instance string `json:"instance"` // identifies this answer, also in the server's log
 	*Report
 }
 
-// objectOf describes what a look has shown.
+// objectOf describes an object that was read.
 func (s *Server) objectOf(e admin.Entry, foreign error) Object {
 	key := s.outside(e.Key)
 	url := s.opts.URL(e.Key)
@@ -174,7 +181,7 @@ func (s *Server) objectOf(e admin.Entry, foreign error) Object {
 	return o
 }
 
-// own adds what only this server knows of an object.
+// own adds what only this server knows about an object.
 func (s *Server) own(o Object) Object {
 	var campaigned bool
 	o.Here, o.Waiting, campaigned = s.usage(o.Key)
@@ -206,7 +213,7 @@ func kindOf(e admin.Entry, foreign error) Kind {
 	return KindLock
 }
 
-// rowOf is an object as the comparison of two looks has it.
+// rowOf returns an object in the form that watchview.Diff compares.
 func rowOf(e admin.Entry, foreign error) watchview.Row {
 	r := watchview.Row{Info: e.Info, Semaphore: e.Semaphore}
 	if foreign != nil {
@@ -215,10 +222,10 @@ func rowOf(e admin.Entry, foreign error) watchview.Row {
 	return r
 }
 
-// changeName is the kind of a change as programs know it.
+// changeName returns the kind of a change in the API.
 func changeName(kind string) string { return strings.ReplaceAll(kind, " ", "_") }
 
-// oneLine is the message of an error: what it is made of may have several lines.
+// oneLine returns an error's message on one line.
 func oneLine(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i, l := range lines {

@@ -17,38 +17,38 @@ import (
 )
 
 const (
-	freshFor   = time.Second // how long one look does for all who ask for the same, and at most Options.Every
-	keptLooks  = 1024        // at single keys
+	freshFor   = time.Second // how long all requests share one read; at most Options.Every
+	keptLooks  = 1024        // of single keys
 	maxLooked  = 8 << 20     // bytes of a snapshot
 	keepAlive  = 15 * time.Second
-	subscribed = 8 // looks that a subscriber may be behind
+	subscribed = 8 // reads that a subscriber may lag behind
 )
 
-// A watcher looks at the store for all who ask. What it may send is bounded by a budget.
+// A watcher reads the store for all requests, within a budget.
 type watcher struct {
 	s      *Server
 	looks  *counting
 	budget *budget
 	price  *cost.Price
-	recall recall // of looks at everything
+	recall recall // of reads of all objects
 
-	changed chan struct{} // has one after this server has changed something, which no look has seen
-	counted chan struct{} // has one after there is another number of callers that wait
+	changed chan struct{} // has an element after a change by this server that no read has seen
+	counted chan struct{} // has an element after the number of waiting callers has changed
 
 	mu          sync.Mutex
-	flight      *flight              // the look that is under way; nil: none is
-	last        *look                // the last that succeeded, with what the subscribers were told
-	trouble     []byte               // the event of the last look; nil: it succeeded
-	lastTouch   time.Time            // when this server last changed anything
-	touches     map[string]time.Time // and when which key
-	cleared     time.Time            // when it changed the others at the latest
+	flight      *flight              // the read under way; nil: none
+	last        *look                // the last successful read, as sent to the subscribers
+	trouble     []byte               // the event of the last read; nil: it succeeded
+	lastTouch   time.Time            // the last change by this server
+	touches     map[string]time.Time // the last change by this server, by key
+	cleared     time.Time            // the latest possible change of all other keys
 	single      map[string]*single
 	subscribers map[*subscriber]struct{}
 	cancel      context.CancelFunc // ends the loop; nil: it does not run
 	loops       sync.WaitGroup
 }
 
-// A look is one look at everything.
+// A look is one read of all objects.
 type look struct {
 	began, ended time.Time
 	seen         watchview.Snapshot
@@ -56,7 +56,7 @@ type look struct {
 	bodies       []json.RawMessage // of the objects
 }
 
-// A flight is a look that is under way, for all who wait for it.
+// A flight is a look under way, shared by all that wait for it.
 type flight struct {
 	began time.Time
 	done  chan struct{} // closed when it has ended
@@ -64,7 +64,7 @@ type flight struct {
 	err   error
 }
 
-// A single is a look at one key, which all who ask meanwhile share.
+// A single is a read of one key, shared by all requests meanwhile.
 type single struct {
 	began  time.Time
 	done   chan struct{} // closed when it has ended
@@ -74,9 +74,10 @@ type single struct {
 
 // A subscriber is a stream of events.
 type subscriber struct {
-	// queue has what is to be sent: all events of a look in one piece. It is closed when the subscriber was too slow.
+	// queue has the events to be sent: those of each read together. It is closed if the
+	// subscriber is too slow.
 	queue chan []byte
-	begun bool // it has had a snapshot
+	begun bool // it was sent a snapshot
 }
 
 func newWatcher(s *Server, price *cost.Price) *watcher {
@@ -88,7 +89,7 @@ func newWatcher(s *Server, price *cost.Price) *watcher {
 	return w
 }
 
-// touched takes in that this server has changed a key: what was seen before is old.
+// touched notes a change of a key by this server, so earlier reads are out of date.
 func (w *watcher) touched(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +106,7 @@ func (w *watcher) touched(key string) {
 	}
 }
 
-// spent is what looks cost now.
+// spent returns the budget with the current cost.
 func (w *watcher) spent() Budget {
 	b := Budget{Limit: w.budget.limit, Spent: int(sum(w.budget.sent.lastMinute())), Refused: w.budget.timesRefused()}
 	sent := w.s.sent.lastMinute()
@@ -117,12 +118,12 @@ func (w *watcher) spent() Budget {
 	return b
 }
 
-// errNoBudget is why nobody looks now.
+// errNoBudget returns the refusal when the budget is used up.
 func (w *watcher) errNoBudget(pause time.Duration) error {
 	return refuse(wordTooMany, "looks at the store may send %d requests a minute, and have: ask again in %v", w.budget.limit, pause.Round(time.Second))
 }
 
-// counts takes in that another number of callers waits. That is in no look, so it takes none to tell of it.
+// counts notes a change in the number of waiting callers. Reporting it needs no read.
 func (w *watcher) counts() {
 	select {
 	case w.counted <- struct{}{}:
@@ -130,8 +131,8 @@ func (w *watcher) counts() {
 	}
 }
 
-// everything is the last look, if it is fresh, or another one. All who ask share one; and one that fails is the answer to
-// all of them, since the next could only fail as late.
+// everything returns the last look if it is fresh, and otherwise another one. All requests
+// share one. A failed look fails all of them, because the next could only fail later.
 func (w *watcher) everything(ctx context.Context) (rawSnapshot, error) {
 	w.mu.Lock()
 	touched := w.lastTouch
@@ -159,14 +160,15 @@ func (w *watcher) everything(ctx context.Context) (rawSnapshot, error) {
 			return rawSnapshot{}, f.err
 		}
 		w.mu.Lock()
-		if !touched.After(f.began) { // however long ago that is by now
+		if !touched.After(f.began) { // however long ago that was
 			defer w.mu.Unlock()
 			return w.snapshot(f.look), nil
 		}
 	}
 }
 
-// begin begins a look. It is nobody's alone, so no caller's leaving ends it. The mutex is locked, and no look is under way.
+// begin begins a look. It is shared, so no caller ends it by leaving. The mutex is locked, and
+// no look is under way.
 func (w *watcher) begin() *flight {
 	f := &flight{began: time.Now(), done: make(chan struct{})}
 	w.flight = f
@@ -181,13 +183,13 @@ func (w *watcher) begin() *flight {
 	return f
 }
 
-// landed tells the subscribers of a look. The mutex is locked.
+// landed sends the subscribers the events of a look. The mutex is locked.
 func (w *watcher) landed(f *flight) {
 	if f.err != nil {
 		w.s.log.Info("a look at everything failed", "error", oneLine(f.err))
 		w.trouble = event("trouble", Trouble{Time: at(time.Now()), Error: oneLine(f.err), Budget: w.spent()})
 		for sub := range w.subscribers {
-			sub.begun = false // a snapshot follows when it works again
+			sub.begun = false // a snapshot follows when reads succeed again
 			w.tell(sub, w.trouble)
 		}
 		return
@@ -198,7 +200,7 @@ func (w *watcher) landed(f *flight) {
 	var whole, changes []byte
 	looked := event("looked", Looked{Time: at(l.ended), Requests: l.seen.Requests, Cut: l.seen.Cut, Budget: w.spent()})
 	for sub := range w.subscribers {
-		if sub.begun { // so there was a look before
+		if sub.begun { // so there is an earlier look
 			if changes == nil {
 				changes = append(w.changes(before, l), looked...)
 			}
@@ -213,7 +215,7 @@ func (w *watcher) landed(f *flight) {
 	}
 }
 
-// own is a look with what only this server knows of the objects, as it is now.
+// own returns a look with what only this server knows about the objects, as of now.
 func (w *watcher) own(l *look) *look {
 	n := *l
 	n.objects, n.bodies = slices.Clone(l.objects), slices.Clone(l.bodies)
@@ -225,8 +227,8 @@ func (w *watcher) own(l *look) *look {
 	return &n
 }
 
-// recount tells the subscribers who holds and who waits here now, where that has changed since the last look. The mutex is
-// locked.
+// recount sends the subscribers what has changed in who holds and waits at this server since
+// the last look. The mutex is locked.
 func (w *watcher) recount() {
 	before := w.last
 	if before == nil {
@@ -242,12 +244,12 @@ func (w *watcher) recount() {
 	}
 }
 
-// look looks at everything.
+// look reads all objects.
 func (w *watcher) look() (*look, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lookWithin, fmt.Errorf("the store has not shown everything within %v", lookWithin))
 	defer cancel()
 	select {
-	case <-w.changed: // which this look sees
+	case <-w.changed: // this look will see it
 	default:
 	}
 	l := &look{began: time.Now()}
@@ -275,7 +277,7 @@ func (w *watcher) look() (*look, error) {
 	return l, nil
 }
 
-// encoded is JSON of what is told, none of which can fail.
+// encoded returns data as JSON. No data here can fail.
 func encoded(data any) json.RawMessage {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -284,7 +286,7 @@ func encoded(data any) json.RawMessage {
 	return text
 }
 
-// rawSnapshot is a Snapshot whose objects are encoded already.
+// rawSnapshot is a Snapshot with encoded objects.
 type rawSnapshot struct {
 	Seen
 	Objects []json.RawMessage `json:"objects"`
@@ -297,16 +299,16 @@ func (w *watcher) snapshot(l *look) rawSnapshot {
 		Store: w.s.st.String(), Prefix: o.Prefix, Every: o.Every.Milliseconds(), Break: o.AllowBreak,
 	}}
 	if s.Objects == nil {
-		s.Objects = []json.RawMessage{} // [] in JSON, and not null
+		s.Objects = []json.RawMessage{} // [] in JSON instead of null
 	}
 	return s
 }
 
-// at is a time as answers have it.
+// at returns a time in the form used in answers.
 func at(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// object is what lies under one key: by the last look, if it is fresh, or by one at this key alone, which all share
-// who ask for it at the time.
+// object returns the object under one key: from the last look if that is fresh, and otherwise
+// by a read of this key, shared by all requests meanwhile.
 func (w *watcher) object(ctx context.Context, key string) (Object, error) {
 	w.mu.Lock()
 	touched, is := w.touches[key]
@@ -344,7 +346,7 @@ func (w *watcher) object(ctx context.Context, key string) (Object, error) {
 	}
 }
 
-// old reports that a look has ended, and not lately.
+// old reports whether a read has ended, and is no longer fresh.
 func (o *single) old() bool {
 	select {
 	case <-o.done:
@@ -354,7 +356,7 @@ func (o *single) old() bool {
 	}
 }
 
-// forgetOld bounds what is remembered of single keys. The mutex is locked.
+// forgetOld limits the number of remembered single keys. The mutex is locked.
 func (w *watcher) forgetOld() {
 	if len(w.single) < keptLooks {
 		return
@@ -366,7 +368,7 @@ func (w *watcher) forgetOld() {
 	}
 }
 
-// lookAt looks at one key. What it is not for is nobody's alone, so no caller's leaving ends it.
+// lookAt reads one key. The read is shared, so no caller ends it by leaving.
 func (w *watcher) lookAt(ctx context.Context, key string, one *single) {
 	defer close(one.done)
 	ctx, cancel := context.WithTimeoutCause(ctx, lookWithin, fmt.Errorf("the store has not answered within %v", lookWithin))
@@ -380,7 +382,7 @@ func (w *watcher) lookAt(ctx context.Context, key string, one *single) {
 	one.object = w.s.objectOf(e, err)
 }
 
-// subscribe begins a stream. The watcher looks as long as there is one.
+// subscribe begins a stream. The watcher reads while there is one.
 func (w *watcher) subscribe() (*subscriber, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -397,7 +399,7 @@ func (w *watcher) subscribe() (*subscriber, error) {
 		w.cancel, w.trouble = cancel, nil
 		w.loops.Go(func() { w.loop(ctx) })
 	} else if w.trouble != nil {
-		w.tell(sub, w.trouble) // or it would learn nothing until the next look ends
+		w.tell(sub, w.trouble) // or it would learn nothing until the next read ends
 	} else if l := w.last; l != nil && time.Since(l.ended) < 2*w.s.opts.Every {
 		w.recount()
 		w.tell(sub, event("snapshot", w.snapshot(w.last)))
@@ -416,7 +418,7 @@ func (w *watcher) unsubscribe(sub *subscriber) {
 	}
 }
 
-// stop waits for the loop, which has ended with the context of the server, as all streams have.
+// stop waits for the loop. It has ended with the server's context, as all streams have.
 func (w *watcher) stop() {
 	w.mu.Lock()
 	clear(w.subscribers)
@@ -424,7 +426,7 @@ func (w *watcher) stop() {
 	w.loops.Wait()
 }
 
-// tell gives a subscriber events. One that does not read them loses its place. The mutex is locked.
+// tell sends events to a subscriber, and drops it if it is too slow. The mutex is locked.
 func (w *watcher) tell(sub *subscriber, events []byte) {
 	select {
 	case sub.queue <- events:
@@ -435,8 +437,8 @@ func (w *watcher) tell(sub *subscriber, events []byte) {
 	}
 }
 
-// loop looks until nobody subscribes any more. What this server changes itself is told at once, but for a pause after
-// each look.
+// loop reads until there are no subscribers. After a change by this server it reads at once,
+// except for a pause after each read.
 func (w *watcher) loop(ctx context.Context) {
 	for ctx.Err() == nil {
 		if pause := w.budget.pause(); pause > 0 {
@@ -460,8 +462,8 @@ func (w *watcher) loop(ctx context.Context) {
 	}
 }
 
-// rest waits for the time of the next look, or until this server changes something. What changes only in who waits here is
-// told meanwhile; not at once, since most waits are short.
+// rest waits for the time of the next read, or for a change by this server. Meanwhile it
+// reports changes in who waits here, though not at once, because most waits are short.
 func (w *watcher) rest(ctx context.Context, next <-chan time.Time) {
 	var settled <-chan time.Time
 	counted := w.counted
@@ -484,7 +486,7 @@ func (w *watcher) rest(ctx context.Context, next <-chan time.Time) {
 	}
 }
 
-// sleep pauses, or less if ctx ends.
+// sleep waits for d, or until ctx ends.
 func (w *watcher) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -494,7 +496,8 @@ func (w *watcher) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// changes are the events of what has changed: in the store, or only in what this server has to do with it.
+// changes returns events for what differs between two looks, in the store or only at this
+// server.
 func (w *watcher) changes(before, l *look) (events []byte) {
 	now := map[string]int{}
 	for i, o := range l.objects {
@@ -529,12 +532,12 @@ func (w *watcher) changes(before, l *look) (events []byte) {
 	return events
 }
 
-// event is one server-sent event. JSON has no line breaks.
+// event returns one server-sent event. JSON has no line breaks.
 func event(name string, data any) []byte {
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, encoded(data))
 }
 
-// termsOf is the history of a lock.
+// history returns the history of a lock.
 func (w *watcher) history(ctx context.Context, key string) ([]Term, error) {
 	if pause := w.budget.pause(); pause > 0 {
 		return nil, w.errNoBudget(pause)
@@ -566,5 +569,6 @@ func (w *watcher) history(ctx context.Context, key string) ([]Term, error) {
 	return terms, nil
 }
 
-// mostTerms bounds an answer: a lock with epochs can have a hundred more leases, at a read each.
+// mostTerms limits the answer: a lock with epochs can have a hundred more leases, each of which
+// costs a read.
 const mostTerms = 128
