@@ -1,41 +1,43 @@
-// Package terraform keeps the states of Terraform and OpenTofu in a store, behind the protocol of
-// their http backend: locked by leases, and fenced by their tokens.
+// Package terraform stores the states of Terraform and OpenTofu, and serves them by the
+// protocol of the http backend. States are locked by leases and fenced by their tokens.
 //
 //	GET     NAME             200 the state, 404 there is none
-//	GET     NAME?versions    200 the states that are kept, as a JSON array of [Version], the newest first
+//	GET     NAME?versions    200 the stored states, as a JSON array of [Version], the newest first
 //	GET     NAME?version=7   200 that state, byte for byte
 //	LOCK    NAME             200 it is locked, 423 who holds it
-//	UNLOCK  NAME             200 it is not locked any more, 409 another holds it
+//	UNLOCK  NAME             200 it is not locked any more, 409 another run holds it
 //	POST    NAME?ID=…        200 the state is stored, 409 the lock with that ID is not held
-//	DELETE  NAME?ID=…        200 there is no state any more; the earlier ones are kept
+//	DELETE  NAME?ID=…        200 there is no state any more; earlier ones are kept
 //
-// PUT is POST. NAME is what follows [Options.Path] in the path of the address: segments of letters,
-// digits, dots, dashes and underscores, each beginning with a letter or a digit.
+// PUT is the same as POST. NAME is what follows [Options.Path] in the path of the URL: segments
+// of letters, digits, dots, dashes and underscores, each beginning with a letter or a digit.
 //
-// # The guarantee, and its limit
+// # The guarantee and its limit
 //
-// Once a LOCK was answered with 200, no state lands any more that was sent under an earlier lock:
-// not by a run that was displaced by force-unlock, not by one whose serving process has died, and
-// whatever their requests have met on their way. This rests on no clock, only that nobody deletes the
-// lock's object. The later run reads the state that it has locked, and nothing changes it behind its back.
+// After a LOCK was answered with 200, no state sent under an earlier lock is stored any more.
+// This holds for runs displaced by force-unlock, for runs whose serving process has died, and
+// whatever happens to their requests on the way. It does not depend on any clock, only on the
+// lock's object not being deleted. So the later run reads the state it has locked, and no
+// earlier run changes that state.
 //
-// That two runs are not at work at one moment is what a lease can give: the lock is held by the
-// process that serves, which renews it, until UNLOCK. If that process dies, others may lock after the
-// TTL, although the run goes on. Its resources may then be changed by two runs at a time. Its state is
-// refused if another has locked meanwhile, and is taken if none has. What is refused Terraform writes
-// to errored.tfstate.
+// Only the lease keeps two runs from working at the same time: the serving process holds the
+// lock and renews it until UNLOCK. But if that process dies, others may lock after the TTL
+// although the run continues, and two runs may change its resources. Its state is refused if
+// another run has locked meanwhile, and otherwise accepted. Terraform writes a refused state to
+// errored.tfstate.
 //
 // # Without a lock
 //
-// A write without an ID, as with -lock=false, takes the lock for as long as it takes, and is refused
-// with 423 while another holds it. It is also refused, with 409, unless its state follows the one that
-// is stored: the same lineage, and a larger serial. So of two such runs that have read one state, the
-// second one is told. With a lock all is written, as `terraform state push -force` wants it.
+// A write without an ID, as with -lock=false, holds the lock while it is stored. It is refused
+// with 423 if another run holds the lock, and with 409 unless its state follows the stored one:
+// the same lineage and a larger serial. So if two such runs have read the same state, the
+// second one is refused. With a lock, any state is accepted, because `terraform state push
+// -force` needs that.
 //
 // # Access
 //
-// A [Handler] asks nobody who they are. A state has secrets in it, so whatever mounts the handler must.
-// Terraform sends a user name and a password (basic authentication), and no bearer token; it shows the
-// statuses 401 and 403 as what they are. A request that names its origin, as a browser's does, is
-// refused.
+// A [Handler] does not authenticate clients. Because states contain secrets, the code that
+// mounts the handler must. Terraform sends a user name and a password (basic authentication),
+// but no bearer token; it reports statuses 401 and 403 as what they are. Requests with an
+// Origin header, which browsers send, are refused.
 package terraform

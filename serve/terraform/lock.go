@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// lock answers LOCK. A second one with the ID that holds the lock already is answered as the first was:
-// Terraform sends a request again whose answer it did not get.
+// lock answers LOCK. A LOCK with the ID that already holds the lock gets the same answer as the
+// first, because Terraform repeats requests whose answer it did not get.
 func (h *Handler) lock(c *call) *refusal {
 	info, f := h.lockInfo(c)
 	switch {
@@ -33,15 +33,17 @@ func (h *Handler) lock(c *call) *refusal {
 	default:
 		return f
 	}
-	// From here on no earlier run can store a state, so the one that this run reads stays what it is.
+	// From here on no earlier run can store a state, so the state that this run reads does not
+	// change.
 	if _, err := h.claim(c, holder); err != nil {
 		if lease != nil {
 			h.letGo(c, lease)
 		}
 		f = refusalOf("the state could not be claimed", err)
 		if f.status == http.StatusConflict {
-			// Terraform takes that for the answer that says who holds the lock. Another has it by now, and is told of
-			// when Terraform asks again; or the lock's object was deleted, and its tokens began anew.
+			// Terraform would read a conflict as an answer with the lock's holder. Either
+			// another run holds the lock by now, and Terraform learns of it when it retries, or
+			// the lock's object was deleted and tokens started again.
 			f.status = http.StatusServiceUnavailable
 		}
 		return f
@@ -57,7 +59,8 @@ func (h *Handler) lock(c *call) *refusal {
 	return nil
 }
 
-// hold keeps a lock until it is unlocked. It is false if the handler was closed meanwhile, and keeps none.
+// hold keeps a lock until it is unlocked. It returns false, and keeps none, if the handler was
+// closed.
 func (h *Handler) hold(name string, e *holding) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,14 +92,15 @@ func (h *Handler) claim(c *call, holder fence.Holder) (*fence.Value, error) {
 	return guarded.Claim(c.ctx, holder)
 }
 
-// letGo releases a lease of which nobody was told.
+// letGo releases a lease that no client knows of.
 func (h *Handler) letGo(c *call, lease *leasehold.Lease) {
 	if err := lease.Release(c.ctx); err != nil {
 		h.log.Warn("a lock was not released, and ends with its TTL", "state", c.place.name, "error", err)
 	}
 }
 
-// acquire takes the lock, or says who holds it. It does not wait: Terraform asks again.
+// acquire takes the lock, or returns a refusal with its holder. It does not wait, because
+// Terraform retries.
 func (h *Handler) acquire(c *call, info LockInfo) (*leasehold.Lease, *refusal) {
 	if f := h.settle(c); f != nil {
 		return nil, f
@@ -118,8 +122,8 @@ func (h *Handler) acquire(c *call, info LockInfo) (*leasehold.Lease, *refusal) {
 	return lease, nil
 }
 
-// settle refuses because of the lock that this process has given itself, as long as it is held; and lets go of
-// it if it is not: somebody has broken it, or it could not be renewed in time.
+// settle refuses the request if this process holds the lock. A lock that it has lost, because
+// it was broken or not renewed in time, is released first.
 func (h *Handler) settle(c *call) *refusal {
 	e := h.holding(c.place.name)
 	if e == nil {
@@ -146,17 +150,17 @@ func (h *Handler) holding(name string) *holding {
 	return h.held[name]
 }
 
-// release releases a lock that this process has given, if it is held yet. An error that matches
-// [leasehold.ErrLost] is none: it is not held by this process any more. Unless ctx ends first, the process holds
-// nothing after it, even if the store refused to free the lock: that lock ends with its TTL, or is broken.
+// release releases a lock of this process. An [leasehold.ErrLost] is not an error here, because
+// the process no longer holds the lock. Unless ctx ends first, the process holds nothing
+// afterwards, even if the store did not free the lock: it then ends with its TTL, or is broken.
 func (h *Handler) release(ctx context.Context, name string, e *holding) error {
 	err := e.lease.Release(ctx)
 	if err != nil && ctx.Err() != nil {
-		return err // it goes on in the background, and another call waits for that
+		return err // it continues in the background, and another call waits for it
 	}
 	h.mu.Lock()
 	if h.held[name] == e {
-		delete(h.held, name) // the lease is at its end, also where the store has refused to free the lock
+		delete(h.held, name) // the lease has ended even if the store did not free the lock
 	}
 	h.mu.Unlock()
 	if errors.Is(err, leasehold.ErrLost) {
@@ -165,7 +169,7 @@ func (h *Handler) release(ctx context.Context, name string, e *holding) error {
 	return err
 }
 
-// room refuses when this process holds too many locks. Those that were lost are none.
+// room refuses the request if this process holds too many locks, not counting lost ones.
 func (h *Handler) room(c *call) *refusal {
 	h.mu.Lock()
 	lost := map[string]*holding{}
@@ -179,7 +183,7 @@ func (h *Handler) room(c *call) *refusal {
 	}
 	h.mu.Unlock()
 	for name, e := range lost {
-		leave := h.turns.try(name) // who waited would keep its own turn from others
+		leave := h.turns.try(name) // waiting here would block others from this request's own turn
 		if leave == nil {
 			continue
 		}
@@ -194,8 +198,8 @@ func (h *Handler) room(c *call) *refusal {
 	return nil
 }
 
-// unlock answers UNLOCK. A run sends all that it has sent to lock. force-unlock sends nothing, or the ID alone:
-// Terraform 1.11 asks for the ID and does not send it.
+// unlock answers UNLOCK. A run sends the same body as for LOCK. force-unlock sends nothing, or
+// only the ID: Terraform 1.11 asks for the ID and does not send it.
 func (h *Handler) unlock(c *call) *refusal {
 	info, f := h.lockInfo(c)
 	if f != nil {
@@ -223,7 +227,7 @@ func (h *Handler) unlock(c *call) *refusal {
 	return nil
 }
 
-// breakLock frees a lock that another process has given, or that this one has lost.
+// breakLock frees a lock given by another process, or lost by this one.
 func (h *Handler) breakLock(c *call, info LockInfo) *refusal {
 	now, err := h.locks.Inspect(c.ctx, c.place.lock)
 	if err != nil {
@@ -231,12 +235,12 @@ func (h *Handler) breakLock(c *call, info LockInfo) *refusal {
 	}
 	id, holder := info.ID, lockInfoOf(now)
 	switch {
-	// A run unlocks that was displaced. It has what it wants. Were it refused, Terraform would advise
-	// its user to unlock by force, and that would be the lock of the successor.
+	// This is a displaced run. It has what it wants. If it were refused, Terraform would advise
+	// its user to force-unlock, and that would free the successor's lock.
 	case info.Operation != "" && (!now.Held || holder.ID != id):
 		h.log.Warn("a run unlocks that does not hold the lock any more", "state", c.place.name, "id", id, "who", info.Who)
 		return nil
-	case !now.Held && id != "" && holder.ID == id: // Terraform has asked before, and got no answer
+	case !now.Held && id != "" && holder.ID == id: // Terraform repeats a request, having got no answer
 		return nil
 	case !now.Held:
 		return refuse(http.StatusConflict, "the state %s is not locked", c.place.name)

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// A LockInfo is what Terraform tells of a lock, in its own JSON: the body of LOCK and UNLOCK, and of the
-// answer that says who holds it.
+// A LockInfo describes a lock in Terraform's JSON. It is the body of LOCK and UNLOCK, and of
+// answers with the lock's holder.
 type LockInfo struct {
 	ID        string // names the lock; force-unlock asks for it
 	Operation string
@@ -23,14 +23,14 @@ type LockInfo struct {
 	Path      string
 }
 
-// The most that is kept of a LockInfo, in bytes. An ID that is longer is refused; the rest is cut.
+// Limits of a LockInfo in bytes. A longer ID is refused; other values are cut.
 const (
 	maxID   = 128
 	maxWho  = 256
 	maxText = 512
 )
 
-// parseLockInfo reads the body of LOCK or UNLOCK. An empty one gives the zero LockInfo.
+// parseLockInfo reads the body of LOCK or UNLOCK. An empty body gives the zero LockInfo.
 func parseLockInfo(body []byte) (LockInfo, error) {
 	var i LockInfo
 	if len(body) == 0 {
@@ -47,7 +47,7 @@ func parseLockInfo(body []byte) (LockInfo, error) {
 	return i, nil
 }
 
-// misfit says what is wrong with JSON, without the names that Go has for it.
+// misfit returns what is wrong with JSON, without Go's names for types.
 func misfit(err error) string {
 	if e, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 		if e.Field == "" {
@@ -58,7 +58,7 @@ func misfit(err error) string {
 	return err.Error()
 }
 
-// clip cuts a text to so many bytes, between two characters, and makes it UTF-8.
+// clip cuts a text to at most n bytes, between two characters, and makes it valid UTF-8.
 func clip(s string, n int) string {
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) <= n {
@@ -70,7 +70,7 @@ func clip(s string, n int) string {
 	return s[:n]
 }
 
-// meta is what the lock's record tells of it. The names are Terraform's.
+// meta returns the LockInfo as the meta data of the lock's record, with Terraform's names.
 func (i LockInfo) meta() map[string]string {
 	m := map[string]string{"ID": i.ID, "Operation": i.Operation, "Info": i.Info, "Who": i.Who, "Version": i.Version, "Path": i.Path}
 	if !i.Created.IsZero() {
@@ -84,7 +84,7 @@ func (i LockInfo) meta() map[string]string {
 	return m
 }
 
-// holder names the holder of the lock to people.
+// holder returns the name of the lock's holder, for people.
 func (i LockInfo) holder() string {
 	if i.Who == "" {
 		return "terraform"
@@ -92,9 +92,9 @@ func (i LockInfo) holder() string {
 	return i.Who
 }
 
-// lockInfoOf is what Terraform is told of the lock that a record shows. The lock may be held by somebody
-// who is no Terraform, such as `leasehold run`: then the ID is made of the token, so that force-unlock
-// has one to name.
+// lockInfoOf returns the lock in a record as a LockInfo. If the holder is not Terraform, but
+// for example `leasehold run`, the ID is made from the token, so that force-unlock can name
+// one.
 func lockInfoOf(i leasehold.Info) LockInfo {
 	m := i.Meta
 	created, err := time.Parse(time.RFC3339Nano, m["Created"])

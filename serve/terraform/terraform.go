@@ -15,76 +15,78 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Options are the options of [New]. The zero value, like nil, gives the defaults. They are copied.
+// Options are the options of [New], which copies them. The zero value and nil mean the
+// defaults.
 type Options struct {
-	// Prefix is where the objects lie: PREFIX/locks/NAME/_lock, PREFIX/states/NAME/_state and
-	// PREFIX/states/NAME/_states/. Default: none, so locks/NAME/_lock.
+	// Prefix is the prefix of the objects: PREFIX/locks/NAME/_lock, PREFIX/states/NAME/_state
+	// and PREFIX/states/NAME/_states/. Default: none, so locks/NAME/_lock.
 	Prefix string
 
-	// Path is what comes before the name in the path of a request, for a handler that is not mounted at the
-	// root: "/terraform/". Default "/".
+	// Path precedes the name in the path of a request, such as "/terraform/" for a handler not
+	// mounted at the root. Default "/".
 	Path string
 
-	// TTL is how long a lock outlives this process: see [leasehold.LockOptions.TTL]. A lock that is held
-	// is renewed every third of it, by one write. Default 1 m.
+	// TTL is how long a lock outlives this process: see [leasehold.LockOptions.TTL]. A held
+	// lock costs one write every third of it. Default 1 m.
 	TTL time.Duration
 
-	// Versions is how many states are kept of each name, the present one among them. From 1 to 500;
-	// default 20.
+	// Versions is the number of states kept for each name, including the current one. From 1 to
+	// 500; default 20.
 	Versions int
 
-	// MaxState is the size of the largest state, in bytes. From 1 KiB to 1 GiB; default 64 MiB. A state
-	// that is written lies in memory, four at a time of those over 1 MiB.
+	// MaxState is the maximum size of a state in bytes. From 1 KiB to 1 GiB; default 64 MiB.
+	// Writes hold the state in memory; at most four states over 1 MiB are written at a time.
 	MaxState int64
 
-	// Requests is how many requests are answered at a time. More are answered with 503, which Terraform
-	// tries again. Default 64.
+	// Requests is the maximum number of concurrent requests. Others are answered with 503,
+	// which Terraform retries. Default 64.
 	Requests int
 
-	// Locks is how many locks this process holds at a time. More are answered with 503. Default 1000.
+	// Locks is the maximum number of locks held by this process. Further ones are answered with
+	// 503. Default 1000.
 	Locks int
 
 	// Address and Proof are as in [leasehold.LockOptions].
 	Address string
 	Proof   leasehold.Proof
 
-	// Trace is told of the locks, as in [leasehold.LockOptions]. Default: none.
+	// Trace receives the events of the locks, as in [leasehold.LockOptions]. Default: none.
 	Trace *leasehold.Trace
-	// Logger is told what becomes of locks, and what no answer tells. Default: slog.Default().
+	// Logger receives changes of locks, and what no answer says. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Where the objects lie below [Options.Prefix].
+// Locations of the objects below [Options.Prefix].
 const (
 	LocksPrefix  = "locks/"
 	StatesPrefix = "states/"
 )
 
-// The defaults, and what cannot be chosen.
+// Defaults and fixed limits.
 const (
 	defaultTTL      = time.Minute
 	defaultVersions = 20
-	maxVersions     = 500 // so that the list of them stays below 1 MiB
+	maxVersions     = 500 // so that the manifest stays below 1 MiB
 	defaultMaxState = 64 << 20
 	smallState      = 1 << 20
 	largeAtOnce     = 4
 	maxLockBody     = 64 << 10
-	lockWithin      = 30 * time.Second // for all that is asked of the store for LOCK and UNLOCK
-	stateWithin     = 5 * time.Minute  // for a state to come or to go
+	lockWithin      = 30 * time.Second // for all requests to the store by LOCK and UNLOCK
+	stateWithin     = 5 * time.Minute  // for reading or writing a state
 )
 
-// A Handler answers the requests of Terraform's http backend: see the package documentation. It must be
-// behind something that knows who asks. It is safe for concurrent use.
+// A Handler serves Terraform's http backend: see the package documentation. It must be behind
+// code that authenticates clients. A Handler is safe for concurrent use.
 //
-// It holds the locks that it has given, and renews them in the background, until they are unlocked or it is
-// closed.
+// It holds the locks it has granted, renewing them in the background, until they are unlocked
+// or the Handler is closed.
 type Handler struct {
 	opts  Options
 	st    store.Store
 	locks *leasehold.Locks
 	log   *slog.Logger
 	gate  chan struct{} // has an element for each request
-	large chan struct{} // and for each state over 1 MiB that is being written
+	large chan struct{} // has an element for each state over 1 MiB being written
 	turns turns
 
 	mu     sync.Mutex
@@ -92,13 +94,14 @@ type Handler struct {
 	closed bool
 }
 
-// A holding is a lock that this process has given. Its lease may have been lost since.
+// A holding is a lock granted by this process. Its lease may have been lost since.
 type holding struct {
 	id    string
 	lease *leasehold.Lease
 }
 
-// New makes a handler for the states in st. It sends nothing. It fails if an option cannot be used.
+// New returns a handler for the states in st. It sends nothing. It fails if an option is
+// invalid.
 func New(st store.Store, opts *Options) (*Handler, error) {
 	if st == nil {
 		return nil, errors.New("the store of the states is nil")
@@ -176,13 +179,13 @@ func (h *Handler) lockOptions() *leasehold.LockOptions {
 	}
 }
 
-// A place is where the objects of a name lie. No name can be so that one of its objects is in the way of
-// another's. The locks are apart from the rest, so that a tool that lists them reads no state.
+// A place is the locations of a name's objects. No name's objects collide with another's. Locks
+// have a prefix of their own, so that tools that list them read no states.
 type place struct {
 	name   string
 	lock   string // the lock's record
-	state  string // what is guarded: the list of the states
-	states string // before the states themselves
+	state  string // the guarded object, which has the manifest
+	states string // prefix of the states' objects
 }
 
 func (h *Handler) place(name string) place {
@@ -194,14 +197,14 @@ func (h *Handler) place(name string) place {
 	return place{name, prefix + LocksPrefix + name + "/_lock", states + "/_state", states + "/_states"}
 }
 
-// names is compiled by its first use: it takes longer than the start of most packages, and most commands serve nothing.
+// names is compiled at first use, because compiling is slow, and most commands never serve.
 var names = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0-9._-]{0,99})*$`)
 })
 
 const maxName = 200
 
-// nameIn is the name in the path of a request, or why there is none.
+// nameIn returns the name in the path of a request, or an error if there is none.
 func (h *Handler) nameIn(path string) (string, error) {
 	name, ok := strings.CutPrefix(path, h.opts.Path)
 	switch {
@@ -215,10 +218,10 @@ func (h *Handler) nameIn(path string) (string, error) {
 	return name, nil
 }
 
-// Close refuses all requests from now on, waits for those that are under way, and lets go of the locks: they
-// stay locked, are not renewed any more, and others may lock after the TTL. The runs that hold them can store
-// their states, by another process that serves them, until another has locked. If ctx ends first, Close
-// returns its error, and the locks are not renewed either.
+// Close refuses new requests, waits for those under way, and stops renewing the locks. They
+// stay locked, so others may lock after the TTL. Their runs can store states through another
+// serving process until another run has locked. If ctx ends first, Close returns its error, and
+// does not renew the locks either.
 func (h *Handler) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
@@ -229,7 +232,8 @@ func (h *Handler) Close(ctx context.Context) error {
 	h.held = map[string]*holding{}
 	h.mu.Unlock()
 	for name, e := range held {
-		// A release would free the lock under a run that goes on, and its state would be refused at once.
+		// A release would free the lock while its run continues, and the run's state would be
+		// refused at once.
 		_, err := e.lease.Detach(ctx)
 		if errors.Is(err, leasehold.ErrLost) {
 			err = nil
@@ -237,7 +241,7 @@ func (h *Handler) Close(ctx context.Context) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the lock of %s: %w", name, err))
 		}
-		// What is left of a lease that was lost is freed; after Detach this sends nothing.
+		// This frees what a lost lease has left. After Detach it sends nothing.
 		if err = e.lease.Release(ctx); err != nil && !errors.Is(err, leasehold.ErrLost) {
 			errs = append(errs, fmt.Errorf("the lock of %s: %w", name, err))
 		}
@@ -245,7 +249,7 @@ func (h *Handler) Close(ctx context.Context) error {
 	return errors.Join(append(errs, h.locks.Close(ctx))...)
 }
 
-// drain waits for the requests that are under way. Those that come later see that it is closed.
+// drain waits for the requests under way. Later ones see that the handler is closed.
 func (h *Handler) drain(ctx context.Context) error {
 	for range cap(h.gate) {
 		select {
@@ -264,15 +268,16 @@ type call struct {
 	ctx   context.Context
 	w     http.ResponseWriter
 	place place
-	undo  []func() // what ends with the request
+	undo  []func() // called when the request ends
 }
 
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	// Whatever mounts the handler may give a request less time than a large state takes. Not every writer has
-	// deadlines. That of a connection is not for the next request on it.
+	// The code that mounts the handler may set deadlines too short for a large state. Some
+	// writers have no deadlines. The write deadline must not apply to the next request on the
+	// connection.
 	control, until := http.NewResponseController(w), time.Now().Add(stateWithin+5*time.Second)
 	_, _ = control.SetReadDeadline(until), control.SetWriteDeadline(until)
 	defer func() {
@@ -283,7 +288,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admitted answers a request for which there is room.
+// admitted answers the request if there is room for it.
 func (h *Handler) admitted(w http.ResponseWriter, r *http.Request) *refusal {
 	select {
 	case h.gate <- struct{}{}:
@@ -297,7 +302,8 @@ func (h *Handler) admitted(w http.ResponseWriter, r *http.Request) *refusal {
 	if closed {
 		return refuse(http.StatusServiceUnavailable, "the server stops")
 	}
-	// A page could otherwise write a state that it cannot read: such a POST is sent without asking.
+	// Otherwise a web page could write a state it cannot read, because browsers send such a
+	// POST without asking.
 	if origin := r.Header.Get("Origin"); origin != "" {
 		return refuse(http.StatusForbidden, "the request comes from a page at %q, and no page has anything to do here", clip(origin, maxWho))
 	}
@@ -308,7 +314,7 @@ func (h *Handler) admitted(w http.ResponseWriter, r *http.Request) *refusal {
 	return h.dispatch(&call{Request: r, w: w, place: h.place(name)})
 }
 
-// methods are those of a name.
+// methods are the methods of a state.
 const methods = "DELETE, GET, HEAD, LOCK, POST, PUT, UNLOCK"
 
 func (h *Handler) dispatch(c *call) *refusal {
@@ -338,7 +344,7 @@ func (h *Handler) dispatch(c *call) *refusal {
 	return answer(c)
 }
 
-// turn waits for the request's turn, which lasts as long as the request.
+// turn waits for the request's turn, which lasts until the request ends.
 func (h *Handler) turn(c *call) *refusal {
 	leave, err := h.turns.enter(c.ctx, c.place.name)
 	if err != nil {

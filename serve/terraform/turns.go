@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// turns let one request at a time change what lies under a name. The zero value is ready.
+// turns lets one request at a time change the objects of a name. The zero value is ready to
+// use.
 type turns struct {
 	mu sync.Mutex
 	of map[string]*turn
@@ -31,7 +32,7 @@ func (t *turns) enter(ctx context.Context, name string) (leave func(), err error
 	}
 }
 
-// try is enter that does not wait: leave is nil if it is another's turn.
+// try is like enter, but does not wait: leave is nil if another caller has the turn.
 func (t *turns) try(name string) (leave func()) {
 	mine, gone := t.join(name)
 	select {
@@ -46,7 +47,7 @@ func (t *turns) try(name string) (leave func()) {
 	}
 }
 
-// join counts the caller among those that use the turn of a name.
+// join counts the caller among the users of a name's turn.
 func (t *turns) join(name string) (mine *turn, gone func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
