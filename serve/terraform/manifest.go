@@ -15,33 +15,33 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Version is one state of a name, and who stored it.
+// A Version is one stored state of a name, with its origin.
 type Version struct {
-	Number  int64  `json:"number"` // from 1, one more with each state of the name
+	Number  int64  `json:"number"` // from 1, growing by one with each state of the name
 	Deleted bool   `json:"deleted,omitempty"`
 	Size    int64  `json:"size"`
 	MD5     []byte `json:"md5,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
 
-	// What the state says of itself. Serial is nil if it says none.
+	// From the state itself. Serial is nil if the state has none.
 	Serial    *int64 `json:"serial,omitempty"`
 	Lineage   string `json:"lineage,omitempty"`
 	Terraform string `json:"terraform_version,omitempty"`
 
-	// What the lock said under which it was stored, and its token.
+	// The token of the lock under which the state was stored, and what its LockInfo says.
 	Who       string          `json:"who,omitempty"`
 	Operation string          `json:"operation,omitempty"`
 	LockID    string          `json:"lock_id,omitempty"`
 	Token     leasehold.Token `json:"token"`
 
-	StoredAt time.Time `json:"stored_at"` // by the clock of the process that serves
+	StoredAt time.Time `json:"stored_at"` // by the clock of the serving process
 
-	Data string `json:"data,omitempty"` // where it lies, below NAME/_states/
+	Data string `json:"data,omitempty"` // name of its object, below NAME/_states/
 }
 
-// A manifest is what the guarded object has: the states that are kept, the newest first. A state itself lies
-// in an object of its own, so that it can be of any size and is byte for byte what Terraform sent; it counts
-// when the manifest names it.
+// A manifest is the content of the guarded object: the stored states, the newest first. Each
+// state has an object of its own, so that it can have any size and stays byte for byte as
+// Terraform sent it. It counts only if the manifest lists it.
 type manifest struct {
 	Format int       `json:"format"`
 	States []Version `json:"states"`
@@ -52,11 +52,11 @@ const manifestFormat = 1
 var (
 	errForeign = errors.New("not a list of states that this version understands")
 	errDamaged = errors.New("it is not what was stored")
-	// ErrNoState: there is no such state.
+	// ErrNoState is the error of a state that does not exist.
 	ErrNoState = fmt.Errorf("there is no such state: %w", store.ErrNotExist)
 )
 
-// newest is the present state, or nil if there is none, or none any more.
+// newest returns the current state, or nil if there is none or it was deleted.
 func (m *manifest) newest() *Version {
 	if len(m.States) == 0 || m.States[0].Deleted {
 		return nil
@@ -64,7 +64,7 @@ func (m *manifest) newest() *Version {
 	return &m.States[0]
 }
 
-// with is the manifest after another state, of which at most keep are kept, and what is not kept any more.
+// with returns the manifest with v added and at most keep states, and the states dropped.
 func (m *manifest) with(v Version, keep int) (next manifest, dropped []Version) {
 	next = manifest{Format: manifestFormat, States: append([]Version{v}, m.States...)}
 	if len(next.States) > keep {
@@ -108,7 +108,8 @@ func look(ctx context.Context, guarded *fence.Object) (*manifest, error) {
 	return manifestIn(ctx, v)
 }
 
-// Versions are the states of a name that are kept, the newest first: none if there is none. It costs 1 GET.
+// Versions returns the stored states of a name, the newest first, or none if there are none. It
+// costs 1 GET.
 func (h *Handler) Versions(ctx context.Context, name string) ([]Version, error) {
 	guarded, err := h.guarded(name)
 	if err != nil {
@@ -128,8 +129,9 @@ func (h *Handler) guarded(name string) (*fence.Object, error) {
 	return fence.NewObject(h.st, h.place(name).state, nil)
 }
 
-// Open opens a state of a name by its number, or the present one if that is 0. The caller closes it, and keeps
-// the context until then. If there is no such state, the error matches [ErrNoState]. It costs 2 GET.
+// Open opens a state by its number, or the current one if number is 0. The caller must close
+// it, and keep ctx alive until then. If there is no such state, the error matches [ErrNoState].
+// Open costs 2 GET.
 func (h *Handler) Open(ctx context.Context, name string, number int64) (io.ReadCloser, Version, error) {
 	guarded, err := h.guarded(name)
 	if err != nil {
@@ -145,19 +147,20 @@ func (h *Handler) Open(ctx context.Context, name string, number int64) (io.ReadC
 			return nil, Version{}, fmt.Errorf("%s: %w", name, ErrNoState)
 		}
 		body, err := h.openData(ctx, h.place(name).states+"/"+v.Data)
-		// It may have been dropped since the list was read, and then that is another one.
+		// The state may have been dropped since the manifest was read. Then the manifest has
+		// changed.
 		if errors.Is(err, store.ErrNotExist) && try < 3 {
 			continue
 		}
 		if err != nil {
-			// That there is none would have Terraform begin anew.
+			// If the error said that it does not exist, Terraform would start from scratch.
 			return nil, *v, fmt.Errorf("%s: state %d is listed, and cannot be read: %w", name, v.Number, lacks(err))
 		}
 		return body, *v, nil
 	}
 }
 
-// lacks makes an absence of what is to be there a failure.
+// lacks turns the absence of an object that must exist into a failure.
 func lacks(err error) error {
 	if errors.Is(err, store.ErrNotExist) {
 		return fmt.Errorf("%w: %v", store.ErrRefused, err) //nolint:errorlint // it must not match
@@ -165,7 +168,7 @@ func lacks(err error) error {
 	return err
 }
 
-// find is the state with that number, or the present one for 0; nil if there is none.
+// find returns the state with that number, or the current one for 0, or nil if there is none.
 func (m *manifest) find(number int64) *Version {
 	if number == 0 {
 		return m.newest()
@@ -190,12 +193,12 @@ func (h *Handler) openData(ctx context.Context, key string) (io.ReadCloser, erro
 	return io.NopCloser(strings.NewReader(string(object.Body))), nil
 }
 
-// dataName is where a state lies: its number, the token that it was sent under, and random bits.
+// dataName returns the name of a state's object: number, token and random bits.
 func dataName(number int64, token leasehold.Token, random string) string {
 	return fmt.Sprintf("%010d-%019d-%s", number, int64(token), random)
 }
 
-// tokenIn is the token in the name of a state, or 0.
+// tokenIn returns the token in the name of a state's object, or 0.
 func tokenIn(name string) leasehold.Token {
 	parts := strings.SplitN(name, "-", 3)
 	if len(parts) != 3 {

@@ -11,27 +11,27 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A refusal is why a request was not done. Terraform reads the holder of a lock; of the rest it shows the
-// status, and people who ask by other tools see the detail.
+// A refusal is why a request was refused. Terraform reads the holder of a lock, and otherwise
+// shows only the status. The detail is for people who use other tools.
 type refusal struct {
 	status int
 	detail string
 	holder *LockInfo
-	token  leasehold.Token // of the holder, if it is known to go on
+	token  leasehold.Token // of the holder, unless it seems dead
 }
 
 func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status: status, detail: fmt.Sprintf(format, args...)}
 }
 
-// heldBy refuses because of the holder of a lock.
+// heldBy returns a refusal that names the holder of the lock.
 func heldBy(status int, holder LockInfo) *refusal {
 	return &refusal{status: status, detail: "the state is locked by " + holder.holder() + ", with the ID " + holder.ID, holder: &holder}
 }
 
-// refusalOf says why the store, or the lock, has not done what was to be done.
+// refusalOf returns why an operation on the store or the lock has failed.
 func refusalOf(what string, err error) *refusal {
-	status := http.StatusServiceUnavailable // Terraform tries that again, a moment later
+	status := http.StatusServiceUnavailable // Terraform retries these a moment later
 	switch {
 	case errors.Is(err, fence.ErrFenced):
 		status = http.StatusConflict
@@ -47,7 +47,7 @@ func refusalOf(what string, err error) *refusal {
 	return refuse(status, "%s: %v", what, err)
 }
 
-// A problem is the body of an answer that says what went wrong (RFC 9457).
+// A problem is the body of an answer with an error (RFC 9457).
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -74,11 +74,11 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, f *refusal) {
 func writeJSON(w http.ResponseWriter, r *http.Request, status int, contentType string, data any) {
 	body, err := json.Marshal(data)
 	if err != nil {
-		panic(err) // nothing that is answered can fail
+		panic(err) // no answer can fail
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(append(body, '\n')) // a client that is gone needs none
+		_, _ = w.Write(append(body, '\n')) // if the client has left, it needs none
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"strconv"
 )
 
-// versionHeader is the number of the state that is answered.
+// versionHeader has the number of the state in the answer.
 const versionHeader = "Leasehold-State-Version"
 
-// get answers GET and HEAD: the state, an earlier one, or the list of them.
+// get answers GET and HEAD: the current state, an earlier one, or the list of states.
 func (h *Handler) get(c *call) *refusal {
 	query := c.URL.Query()
 	if query.Has("versions") {
@@ -47,8 +47,8 @@ func (h *Handler) get(c *call) *refusal {
 	return h.send(c, body, v)
 }
 
-// send writes a state to the client as it is read. If it is not what was stored, the answer breaks off, so that
-// nobody takes it for the state; a small one is looked at first.
+// send streams a state to the client. If the object is damaged, the answer is cut off, so that
+// the client does not accept it. A small state is checked before the answer begins.
 func (h *Handler) send(c *call, body io.Reader, v Version) *refusal {
 	header := c.w.Header()
 	header.Set("Content-Type", "application/json")
@@ -61,7 +61,7 @@ func (h *Handler) send(c *call, body io.Reader, v Version) *refusal {
 	if v.Size <= smallState {
 		return h.sendSmall(c, body, v)
 	}
-	// The last bytes wait until all have been looked at.
+	// The last bytes are sent only after all have been checked.
 	sum := sha256.New()
 	_, err := io.CopyN(io.MultiWriter(c.w, sum), body, v.Size-heldBack)
 	if err == nil {
@@ -82,7 +82,7 @@ func (h *Handler) send(c *call, body io.Reader, v Version) *refusal {
 	return nil
 }
 
-// heldBack is how many bytes of a state are sent last.
+// heldBack is the number of bytes sent last.
 const heldBack = 1024
 
 func (h *Handler) sendSmall(c *call, body io.Reader, v Version) *refusal {
@@ -95,7 +95,7 @@ func (h *Handler) sendSmall(c *call, body io.Reader, v Version) *refusal {
 		c.w.Header().Del("Content-MD5")
 		return refusalOf(fmt.Sprintf("state %d of %s", v.Number, c.place.name), err)
 	}
-	_, _ = c.w.Write(all) // a client that is gone needs none
+	_, _ = c.w.Write(all) // if the client has left, it needs none
 	return nil
 }
 

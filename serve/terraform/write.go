@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// body reads the body of a request, which must be what Content-MD5 says. One over 1 MiB waits for room.
+// body reads the body of a request, and checks Content-MD5. Bodies over 1 MiB wait for room.
 func (h *Handler) body(c *call, limit int64) ([]byte, *refusal) {
 	if c.ContentLength > limit {
 		return nil, refuse(http.StatusRequestEntityTooLarge, "the body has %d bytes, more than %d", c.ContentLength, limit)
@@ -50,7 +50,7 @@ func (h *Handler) body(c *call, limit int64) ([]byte, *refusal) {
 	return body.Bytes(), nil
 }
 
-// A state is what is to be stored.
+// A state is a state to be stored.
 type state struct {
 	Version
 	body []byte
@@ -89,12 +89,12 @@ func (h *Handler) post(c *call) *refusal {
 	return h.change(c, s)
 }
 
-// remove answers DELETE. What was there is kept among the earlier states.
+// remove answers DELETE. The current state becomes an earlier one.
 func (h *Handler) remove(c *call) *refusal {
 	return h.change(c, &state{Version: Version{Deleted: true}})
 }
 
-// change stores a state under the lock whose ID the request names, or under one of its own.
+// change stores a state under the lock whose ID is in the request, or under a lock of its own.
 func (h *Handler) change(c *call, s *state) *refusal {
 	if f := h.turn(c); f != nil {
 		return f
@@ -103,9 +103,9 @@ func (h *Handler) change(c *call, s *state) *refusal {
 	if id == "" {
 		return h.changeUnlocked(c, s)
 	}
-	// The record decides, and not what this process remembers: the lock may have been broken elsewhere, or given
-	// by a process that is gone. And not the time: it is the token that keeps an earlier run from its successor's
-	// state, so a run whose lock could not be renewed loses nothing as long as nobody else has locked.
+	// The record decides, not this process's memory: the lock may have been broken elsewhere,
+	// or granted by a process that has died. Nor does time: the token protects the successor's
+	// state, so a run whose lock was not renewed loses nothing unless another run has locked.
 	now, err := h.locks.Inspect(c.ctx, c.place.lock)
 	if err != nil {
 		return refusalOf("the lock could not be read", err)
@@ -121,7 +121,7 @@ func (h *Handler) change(c *call, s *state) *refusal {
 	if err != nil {
 		return refusalOf("the state", err)
 	}
-	// It was claimed by LOCK, so this only reads, or is refused.
+	// LOCK has claimed it, so this only reads, or is refused.
 	by := fence.Token(now.Token)
 	v, err := guarded.Claim(c.ctx, by)
 	if err != nil {
@@ -137,8 +137,9 @@ func (h *Handler) change(c *call, s *state) *refusal {
 	return h.store(c, s, &stored{m, v, guarded}, by, holder)
 }
 
-// changeUnlocked stores a state that comes without a lock. It takes the lock for that, so it waits for nobody and
-// overwrites nobody's; and since its run has read the state without one, the state must be the next one.
+// changeUnlocked stores a state that comes without a lock. It takes the lock, without waiting,
+// so that it overwrites no other run's state. Because the run read its state without a lock,
+// the new state must follow the stored one.
 func (h *Handler) changeUnlocked(c *call, s *state) *refusal {
 	info := LockInfo{ID: randomID(), Operation: c.Method + " without a lock", Who: clip(c.RemoteAddr, maxWho), Created: time.Now()}
 	lease, f := h.acquire(c, info)
@@ -164,15 +165,16 @@ func (h *Handler) changeUnlocked(c *call, s *state) *refusal {
 	return h.store(c, s, &stored{m, v, guarded}, lease, info)
 }
 
-// stored is what there is before a change.
+// stored is what was stored before a change.
 type stored struct {
 	*manifest
-	value   *fence.Value // that has it
+	value   *fence.Value // the manifest's value
 	guarded *fence.Object
 }
 
-// late says why a state comes after a later one of the same run, or "": a request of which the client has gone, and
-// which it has sent again. Within a run serials grow, and another process may be at work on the first request yet.
+// late returns why a state is older than one the same run has stored, or "". This happens when
+// a client leaves and repeats its request while another process still works on the first one.
+// Serials grow within a run.
 func (s *state) late(now *Version, token leasehold.Token) string {
 	if now == nil || now.Token != token || s.Deleted || s.Lineage != now.Lineage || s.Serial == nil || now.Serial == nil || *s.Serial >= *now.Serial {
 		return ""
@@ -180,7 +182,7 @@ func (s *state) late(now *Version, token leasehold.Token) string {
 	return fmt.Sprintf("its serial is %d, and the same run has stored %d", *s.Serial, *now.Serial)
 }
 
-// follows says why a state is not one that was made of the present one, or "".
+// follows returns why a state does not follow the current one, or "".
 func (s *state) follows(now *Version) string {
 	switch {
 	case s.Deleted, now == nil, now.SHA256 == s.SHA256:
@@ -195,10 +197,11 @@ func (s *state) follows(now *Version) string {
 	return ""
 }
 
-// store writes the state into an object of its own, and then has the manifest name it: the write that is fenced.
+// store writes the state to an object of its own, and then to the manifest. The second write is
+// fenced.
 func (h *Handler) store(c *call, s *state, m *stored, by fence.Holder, lock LockInfo) *refusal {
 	if now := m.newest(); now == nil && s.Deleted || now != nil && now.SHA256 == s.SHA256 {
-		return h.done(c, nil) // Terraform has sent it before, and got no answer; or nothing has changed
+		return h.done(c, nil) // Terraform has repeated the request, or nothing has changed
 	}
 	v := s.Version
 	v.Number, v.Token, v.StoredAt = 1, by.Token(), time.Now().UTC()
@@ -235,7 +238,7 @@ func (h *Handler) store(c *call, s *state, m *stored, by fence.Holder, lock Lock
 	return h.done(c, &v)
 }
 
-// done answers that a state is stored: v, or the one that was there.
+// done answers that the state is stored. v is nil if it already was.
 func (h *Handler) done(c *call, v *Version) *refusal {
 	if v != nil {
 		h.log.Info("stored", "state", c.place.name, "number", v.Number, "bytes", v.Size, "deleted", v.Deleted, "token", int64(v.Token), "id", v.LockID)
@@ -244,7 +247,7 @@ func (h *Handler) done(c *call, v *Version) *refusal {
 	return nil
 }
 
-// putData writes a state into an object that nothing names yet.
+// putData writes a state to an object that no manifest lists yet.
 func (h *Handler) putData(ctx context.Context, key string, body []byte) error {
 	if large, is := h.st.(store.Large); is {
 		_, err := large.PutLarge(ctx, key, bytes.NewReader(body))
@@ -254,7 +257,7 @@ func (h *Handler) putData(ctx context.Context, key string, body []byte) error {
 	return err
 }
 
-// discard deletes a state that is not kept. If it fails, the first state under a later lock sees to it.
+// discard deletes a state. If that fails, the first write under a later lock does it.
 func (h *Handler) discard(c *call, data string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), 10*time.Second)
 	defer cancel()
@@ -263,11 +266,11 @@ func (h *Handler) discard(c *call, data string) {
 	}
 }
 
-// most is how many objects are collected at a time.
+// most is the maximum number of objects deleted at a time.
 const most = 1000
 
-// collect deletes what earlier runs have left that broke off in the middle. A state that was sent under a smaller
-// token, and is not named, will never be. One that was sent under this one may be on its way.
+// collect deletes what interrupted earlier runs have left. A state under a smaller token that
+// is not in the manifest will never be listed. One under this token may be about to be.
 func (h *Handler) collect(c *call, m *manifest, token leasehold.Token) {
 	named := map[string]bool{}
 	for _, v := range m.States {
@@ -290,7 +293,7 @@ func (h *Handler) collect(c *call, m *manifest, token leasehold.Token) {
 	}
 }
 
-// randomID is 128 random bits.
+// randomID returns 128 random bits.
 func randomID() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // it never fails, see crypto/rand
