@@ -18,9 +18,9 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 )
 
-// Main takes over if this process was started as a guardian or as a watcher, and
-// then does not return. Every program that calls [Start] must call Main first of
-// all, or import package early.
+// Main takes over if this process was started as a guardian or as a watcher, and then does not
+// return. Every program that calls [Start] must call Main before anything else, or import
+// package early.
 func Main() {
 	if len(os.Args) < 2 {
 		return
@@ -34,8 +34,8 @@ func Main() {
 	default:
 		return
 	}
-	// The command is killed when the thread that started it ends, not only the
-	// process: this goroutine keeps its thread for good.
+	// The command is killed when the thread that started it ends, even if the process lives on.
+	// So this goroutine keeps its thread forever.
 	runtime.LockOSThread()
 	entitle(os.Args[0])
 	if err := work(os.Args[1:]); err != nil {
@@ -45,20 +45,20 @@ func Main() {
 	os.Exit(0)
 }
 
-// A guard is the guardian's side: one goroutine that starts the command, times
-// it, signals it and reaps it. Being one goroutine makes it exact: no pid that
-// it signals can have been reaped, and so reused, in between.
+// A guard is the guardian's side: one goroutine that starts the command, times it, signals it
+// and reaps it. Because a single goroutine does all this, no pid can be reaped, and reused,
+// before it is signalled.
 type guard struct {
 	plan
-	words   *os.File // to the watcher; open for as long as this process lives
+	words   *os.File // to the watcher; open while this process lives
 	out     *os.File
 	orders  *inbox[order]
 	command int                 // pid and process group
-	alone   string              // why the command is in no cgroup, though there is one
+	alone   string              // why the command is not in the cgroup, if there is one
 	wait    *syscall.WaitStatus // how the command ended; nil while it runs
-	expired bool                // the ending was not the command's own
+	expired bool                // the command did not end by itself
 	tree    *tree
-	named   map[int]bool // of what is left
+	named   map[int]bool // of the processes left behind
 }
 
 func (g *guard) main(args []string) error {
@@ -92,24 +92,23 @@ func (g *guard) run() {
 		g.guard(changes)
 		last = &report{Ended: &ended{*g.wait, g.expired}}
 	}
-	// It is not dropped: the parent would wait for it for ever, with the lock held.
+	// This one must not be dropped: the parent would wait for it forever, holding the lock.
 	for open := true; open && !send(g.out, last); {
 		_, open = g.orders.take()
 	}
-	// The command stays a zombie while the parent may still signal its group:
-	// so its pid cannot be reused. The parent kills this process when it has
-	// understood; if the parent is gone, the orders end.
+	// The command stays a zombie while the parent may still signal its group, so that its pid
+	// is not reused. The parent kills this process when it has read the report. If the parent
+	// has died, the orders end.
 	for _, open := g.orders.take(); open; _, open = g.orders.take() {
 		await(-1, g.orders.fd)
 	}
 	g.Cgroup.remove()
 }
 
-// deafen keeps signals that are meant for the command, or for anybody, from ending
-// or stopping this process: all but SIGKILL, SIGSTOP and those that C libraries
-// keep for themselves. It catches signals and does not ignore them, since the
-// command would inherit that. A signal that already was ignored (nohup) stays so,
-// for the command to inherit.
+// deafen keeps signals meant for the command, or for everyone, from ending or stopping this
+// process: all but SIGKILL, SIGSTOP and those that C libraries reserve. It catches signals
+// instead of ignoring them, because the command would inherit that. A signal that was already
+// ignored (nohup) stays ignored, so that the command inherits it.
 func deafen() {
 	unheard := make(chan os.Signal, 1)
 	for _, sig := range harmful {
@@ -119,9 +118,9 @@ func deafen() {
 	}
 }
 
-// harmful are the signals that end or stop a Go program that does not ask for them. It catches
-// all others by itself, and does nothing about them: see package os/signal. To ask for one takes
-// two changes of threads, so for all it would take longer than to start the command.
+// harmful are the signals that end or stop a Go program by default. The runtime catches all
+// others and does nothing about them: see package os/signal. Notify for one signal takes two
+// thread switches, so Notify for all would take longer than starting the command.
 var harmful = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM,
 	syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS, harmfulHere,
@@ -130,8 +129,8 @@ var harmful = []os.Signal{
 	syscall.SIGPIPE, // by a write to stdout or stderr
 }
 
-// alarm is a descriptor that can be read after each of the signals. Where there is none
-// left for it, there is none to start the command with either.
+// alarm returns a descriptor that becomes readable after each of the signals. If no descriptors
+// are left, the command cannot be started either.
 func alarm(sig os.Signal) *inbox[struct{}] {
 	var ends [2]int
 	if pipe(ends[:]) != nil {
@@ -162,7 +161,7 @@ func (g *guard) start() *report {
 	sys := attributes()
 	if g.Foreground {
 		sys.Foreground = true
-		sys.Ctty, _ = unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0) // without it the start fails
+		sys.Ctty, _ = unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0) // if this fails, so does the start
 		defer func() { _ = unix.Close(sys.Ctty) }()
 	}
 	if g.over(clock.Now()) {
@@ -172,7 +171,7 @@ func (g *guard) start() *report {
 	if g.Cgroup != nil {
 		g.Cgroup.admit(sys)
 		if g.command, err = syscall.ForkExec(path, argv, attr); err != nil {
-			// Perhaps because of the cgroup, which shows by trying without.
+			// The cgroup may be the reason. Trying without it tells.
 			g.alone = fmt.Sprintf("cannot start in %s: %v", g.Cgroup.Dir, err)
 			g.Cgroup.dismiss(sys)
 			g.Cgroup = nil
@@ -200,7 +199,7 @@ func refusal(command string, err error) *report {
 	return &report{Failed: e}
 }
 
-// guard returns when nothing of the command runs any more.
+// guard returns when no process of the command is left.
 func (g *guard) guard(changes *inbox[struct{}]) {
 	for {
 		orders, open := g.orders.take()
@@ -234,7 +233,7 @@ func (g *guard) observe() {
 	}
 }
 
-// enforce sends SIGTERM from when it is due, and SIGKILL from the deadline on.
+// enforce sends SIGTERM once it is due, and SIGKILL from the deadline on.
 func (g *guard) enforce() (over bool) {
 	now := clock.Now()
 	if !g.due(now) {
@@ -254,10 +253,10 @@ func (g *guard) enforce() (over bool) {
 	return g.wait != nil && !left
 }
 
-// mostNamed bounds how many processes that are left the parent is told of.
+// mostNamed limits how many processes left behind are reported.
 const mostNamed = 8
 
-// name tells the parent of a process that is left, once.
+// name reports a process left behind to the parent, once.
 func (g *guard) name(pid int) {
 	if g.named[pid] || len(g.named) == mostNamed {
 		return

@@ -1,91 +1,84 @@
 // Package guardian runs a command that must not outlive a lease.
 //
-// A process that holds a lease cannot promise by itself to end its command in
-// time: it may be killed or stopped. So [Start] puts two small processes between
-// itself and the command, both the same executable again. The parent starts the
-// watcher, the watcher starts the guardian, and the guardian starts the command in
-// a process group of its own. All three hold the deadline, a reading of package
-// clock, which the parent moves on with each renewal. The guardian ends the
-// command; the watcher and the parent step in where it does not.
+// The process that holds the lease cannot guarantee that alone, because it may be killed or
+// stopped. So [Start] puts two small processes, which run the same executable, between itself
+// and the command. The parent starts the watcher, the watcher starts the guardian, and the
+// guardian starts the command in a process group of its own. All three know the deadline, a
+// reading of package clock, which the parent extends with each renewal. The guardian ends the
+// command. If it fails to, the watcher and the parent do.
 //
-// # What holds on Linux
+// # Guarantees on Linux
 //
-// As long as one of the three goes on, nothing of the command runs past the
-// deadline that this one was last told. Each line is one thing that goes wrong,
-// and what follows from it; docs/crashes.md has a table of all combinations,
-// which a test reads and goes through.
+// As long as one of the three is running, no process of the command runs past the deadline last
+// sent to that one. Each item below is a single failure and its effect. docs/crashes.md has a
+// table of all combinations, which a test reads and tries.
 //
-//   - No extension: SIGTERM at the deadline less the grace, SIGKILL at the
-//     deadline. After the SIGTERM no extension is accepted any more.
-//   - [Process.Stop]: SIGTERM at once, SIGKILL after the grace, but never later
-//     than the deadline.
-//   - The parent is killed: as for Stop, since nobody can renew any more.
-//   - The parent is stopped: no extension comes.
-//   - The guardian is killed: the watcher and the parent, whichever goes on, kill
-//     the command at once.
+//   - No extension arrives: SIGTERM at the deadline minus the grace, SIGKILL at the deadline.
+//     After the SIGTERM, extensions are ignored.
+//   - [Process.Stop] is called: SIGTERM at once, SIGKILL after the grace, but not later than
+//     the deadline.
+//   - The parent is killed: as for Stop, because nothing can renew any more.
+//   - The parent is stopped: no extension arrives.
+//   - The guardian is killed: the watcher and the parent, whichever is running, kill the
+//     command at once.
 //   - The guardian is stopped: they kill it and the command at the deadline.
-//   - The watcher is killed or stopped: the command goes on, and the parent says on
-//     stderr that the watcher was killed.
-//   - The command ends and leaves processes behind: as for Stop, for what it
-//     left; only when all are gone does [Process.Wait] return.
+//   - The watcher is killed or stopped: the command continues. If the watcher was killed, the
+//     parent says so on stderr.
+//   - The command ends and leaves processes behind: as for Stop, for these processes.
+//     [Process.Wait] returns only when all of them have ended.
 //
-// SIGTERM goes to the process group, and to processes that have left the group and
-// lost their parent. SIGKILL goes to the group and to every descendant, however far
-// it has daemonised: all three are subreapers, so that a process whose parent died
-// becomes the child of the nearest of them that lives and is found. A stopped
-// process is continued with its SIGTERM. Where a cgroup can be made, the command
-// starts in it, and SIGKILL goes to all that is in it, by cgroup.kill;
+// SIGTERM goes to the process group, and to processes that have left the group and lost their
+// parent. SIGKILL goes to the group and to every descendant, even a daemon: all three are
+// subreapers, so a process whose parent died becomes a child of the nearest of them, which
+// finds it. A stopped process is continued with its SIGTERM. If a cgroup can be made, the
+// command starts in it, and SIGKILL goes to all processes in it, by cgroup.kill;
 // [Process.Means] says whether there is one.
 //
-// No kill by name hits more than one of the three: the watcher and the guardian
-// have names of their own, in ps as job-watcher and job-guardian, and get what
-// they need to know through a file without a name instead of by arguments. The
-// watcher is in a session of its own.
+// No kill by name hits more than one of the three: ps shows the watcher and the guardian as
+// job-watcher and job-guardian, and they get their instructions in a file without a name
+// instead of arguments. The watcher has a session of its own.
 //
-// # What does not hold
+// # Limits
 //
-//   - Where none of the three goes on, because each was killed or stopped, nobody
-//     ends the command in time. If the guardian was killed, the command's first
-//     process dies with it. The rest runs until one that is stopped goes on, which
-//     kills it at once, or, with a cgroup, until the next Start in a process of the
-//     same cgroup finds that all three are gone.
-//   - Processes that were started through another service (at, systemd-run, a
-//     container engine) are nobody's descendants here.
-//   - Processes of another user (sudo) that may not be signalled stay, unless there
-//     is a cgroup. The guardian says so on stderr, and Wait does not return before
-//     they end.
-//   - While the guardian is stopped, the command's own end is not noticed, and the
-//     command gets no SIGTERM.
-//   - After a suspend it takes up to a second until the deadline is noticed. A
-//     command that was frozen together with all three runs for a moment before.
-//   - A signal cannot recall a request that is already on its way.
+//   - If none of the three is running, because each was killed or stopped, nothing ends the
+//     command in time. If the guardian was killed, the command's first process dies with it.
+//     The others run until a stopped one of the three continues, which kills them at once. With
+//     a cgroup they also end at the next Start by a process in the same cgroup, if all three
+//     have died.
+//   - Processes started through another service (at, systemd-run, a container engine) are not
+//     descendants.
+//   - Processes of another user (sudo) that may not be signalled keep running unless there is a
+//     cgroup. The guardian says so on stderr, and Wait does not return before they end.
+//   - While the guardian is stopped, the end of the command is not noticed, and the command
+//     gets no SIGTERM.
+//   - After a suspend, it takes up to a second until the deadline is noticed. If the command
+//     was frozen together with all three, it may run for a moment before that.
+//   - No signal can recall a request that is already on its way.
 //
 // # Other platforms
 //
-// On macOS there is no subreaper and no cgroup: what leaves the process group
-// escapes, and if the guardian is killed, the command is told by its process group
-// alone.
+// On macOS there are no subreapers and no cgroups. Processes that leave the process group
+// escape. If the guardian is killed, only the process group identifies the command.
 //
-// On Windows there is no guardian and no process group, but a job object, which
-// the command and all its descendants belong to. The parent ends it at the
-// deadline, and the system ends it when the parent is gone. A parent that is
-// stopped, by a debugger for example, does not end it. There is no SIGTERM:
-// the command gets a Ctrl-Break, and what it leaves behind is killed at once.
+// On Windows there is no guardian and no process group, but a job object, which contains the
+// command and all its descendants. The parent ends the job at the deadline, and the system ends
+// it if the parent dies. A parent that is stopped, for example by a debugger, does not end it.
+// There is no SIGTERM: the command gets a Ctrl-Break, and processes it leaves behind are killed
+// at once.
 //
-// The parts for macOS and Windows are compiled by the tests, but have never been
-// run. Elsewhere Start fails.
+// The code for macOS and Windows is compiled by the tests, but has never run. On other systems,
+// Start fails.
 //
 // # Job control
 //
-// The command has a process group of its own. If stdin and stdout are terminals
-// and the parent is in the foreground, the command's group is put there in its
-// place; otherwise the command gets the terminal when it first asks for it. The
-// parent takes the terminal back at the end. When the command is stopped, with
-// ^Z for example, the parent stops as well, so that the shell gets its prompt,
-// and continues the command when it is itself continued. The guardian does not
-// stop: a command that stays stopped past its deadline is killed, because its
-// lease was not renewed. In a pipeline, where the command does not have the
-// terminal, ^Z stops the parent alone.
+// The command has a process group of its own. If stdin and stdout are terminals and the parent
+// is in the foreground, the command's group takes its place there. Otherwise the command gets
+// the terminal when it first asks for it. The parent takes the terminal back at the end. When
+// the command is stopped, for example with ^Z, the parent stops too, so that the shell shows
+// its prompt; when the parent is continued, it continues the command. The guardian does not
+// stop: if the command is still stopped at its deadline, it is killed, because its lease was
+// not renewed. In a pipeline, where the command does not have the terminal, ^Z stops only the
+// parent.
 package guardian
 
 import (
@@ -95,22 +88,23 @@ import (
 	"time"
 )
 
-// Options say what to run, and until when. Stdin, stdout, stderr, the working
-// directory and whatever else the process was given by its own parent (the
-// files of a shell's <(…), for example) are the command's too.
+// Options say what to run, and until when. The command inherits stdin, stdout, stderr, the
+// working directory and everything else this process got from its own parent, such as the files
+// of a shell's <(…).
 type Options struct {
 	Argv     []string      // the command, looked up in PATH, and its arguments
-	Env      []string      // its environment, as "key=value", the last of a key counts; nil: this process's
-	Deadline time.Duration // the reading of package clock at which nothing of it may run any more
+	Env      []string      // its environment, as "key=value"; the last of a key counts; nil: this process's
+	Deadline time.Duration // reading of package clock after which no process of it may run
 	Grace    time.Duration // from SIGTERM to SIGKILL
-	NoCgroup bool          // do without a cgroup where there could be one
+	NoCgroup bool          // do not use a cgroup even if there could be one
 
-	// Left is told of what the command has left behind when it ended, before that is ended too: of eight processes at
-	// most. It is only called on Linux, by one goroutine at a time, and must not block. nil: nobody is told.
+	// Left is called for processes the command has left behind, before they are ended: for
+	// eight of them at most. It is only called on Linux, by one goroutine at a time, and must
+	// not block. It may be nil.
 	Left func(Leftover)
 }
 
-// A Leftover is a process that a command has left behind.
+// A Leftover is a process left behind by a command.
 type Leftover struct {
 	PID  int
 	Name string // as ps shows it
@@ -118,7 +112,7 @@ type Leftover struct {
 
 // Status is how a command ended.
 type Status struct {
-	Code    int            // as a shell gives it: the command's own, or 128 plus the signal
+	Code    int            // exit status as in a shell: the command's own, or 128 plus the signal
 	Signal  syscall.Signal // what killed the command itself, or 0
 	Expired bool           // the command was ended by its deadline or by Stop
 }
@@ -126,7 +120,7 @@ type Status struct {
 // CommandError is the error of Start when the command cannot be run.
 type CommandError struct {
 	Command string
-	Code    int // as a shell gives it: 127 not found, 126 found but not executable
+	Code    int // exit status as in a shell: 127 not found, 126 found but not executable
 	Reason  string
 }
 
@@ -134,6 +128,6 @@ func (e *CommandError) Error() string {
 	return fmt.Sprintf("cannot run %q: %s", e.Command, e.Reason)
 }
 
-// ErrTooLate is the error of Start when the deadline has already passed; the
-// command was not started.
+// ErrTooLate is the error of Start if the deadline has already passed. The command was not
+// started.
 var ErrTooLate = errors.New("the deadline passed before the command was started")

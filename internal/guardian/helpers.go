@@ -12,16 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The helpers are the two processes between this one and the command, and the
-// cgroup of the command.
+// The helpers are the two processes between this one and the command, and the command's cgroup.
 type helpers struct {
 	watcher  int        // a child of this process
-	guardian int        // a child of the watcher's; 0: it has not said yet
+	guardian int        // a child of the watcher; 0: not known yet
 	orders   []*os.File // to the guardian, to the watcher
 	cgroup   *cgroup    // nil: there is none
 }
 
-// launch starts the watcher, which starts the guardian, with one end of each pipe.
+// launch starts the watcher, which starts the guardian. Each gets its ends of the pipes.
 func (p *Process) launch(o Options) (err error) {
 	exe, err := executable()
 	if err != nil {
@@ -80,8 +79,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// A layout is the descriptors of a process to be: those that this process got
-// from its own parent stay where they are.
+// A layout is the descriptors of a new process. Those inherited from this process's parent keep
+// their numbers.
 type layout struct{ files []uintptr }
 
 func (l *layout) at(fd uintptr) int {
@@ -92,32 +91,32 @@ func (l *layout) at(fd uintptr) int {
 	return len(l.files) - 1
 }
 
-// inherited reports whether this process got the file descriptor from its own
-// parent: a descriptor that it opened itself is closed on exec.
+// inherited reports whether this process inherited the file descriptor from its parent.
+// Descriptors it opened itself are closed on exec.
 func inherited(fd int) bool {
 	flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) // -1: it is not open
 	return flags&unix.FD_CLOEXEC == 0
 }
 
-// order tells both helpers.
+// order sends an order to both helpers.
 func (h *helpers) order(o order) {
 	for _, pipe := range h.orders {
 		send(pipe, o)
 	}
 }
 
-// end kills the watcher, which makes the guardian, or what the guardian has left,
-// this process's own.
+// end kills the watcher. This makes the guardian, or what the guardian has left, a child of
+// this process.
 func (h *helpers) end() {
 	_ = syscall.Kill(h.watcher, syscall.SIGKILL)
 	reap(h.watcher)
 	closeAll(h.orders)
 }
 
-// dismiss ends both helpers: they have nothing to do any more.
+// dismiss ends both helpers when they have nothing left to do.
 func (h *helpers) dismiss() {
 	h.end()
-	if isChild(h.guardian) { // then nobody else can have reaped it
+	if isChild(h.guardian) { // then no other process can have reaped it
 		_ = syscall.Kill(h.guardian, syscall.SIGKILL)
 		reap(h.guardian)
 	}

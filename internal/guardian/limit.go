@@ -4,16 +4,16 @@ package guardian
 
 import "time"
 
-// A limit says until when a command may run, as far as one of its enforcers knows.
-// All decisions about time are here; the time is an argument.
+// A limit is the time until which a command may run, as far as one of the enforcers knows. All
+// decisions about time are made here; the time is an argument.
 type limit struct {
-	Deadline time.Duration // a reading of package clock: nothing may run any more
+	Deadline time.Duration // reading of package clock after which nothing may run
 	Grace    time.Duration // from SIGTERM to SIGKILL
-	ending   bool          // what was begun is finished: no extension counts any more
+	ending   bool          // the ending has begun: extensions are ignored
 }
 
-// extend moves the deadline on, and never back: of two orders that overtook one
-// another the later deadline counts, which was a lease's own.
+// extend moves the deadline later, never earlier. If two orders overtake each other, the later
+// deadline counts, because it was a deadline of the lease.
 func (l *limit) extend(deadline time.Duration) bool {
 	if l.ending || deadline <= l.Deadline {
 		return false
@@ -22,8 +22,8 @@ func (l *limit) extend(deadline time.Duration) bool {
 	return true
 }
 
-// end begins the ending, which never makes the deadline later. It reports
-// whether the ending had not begun yet.
+// end begins the ending, which never makes the deadline later. It reports whether this call
+// began it.
 func (l *limit) end(now time.Duration) bool {
 	if l.ending {
 		return false
@@ -33,20 +33,20 @@ func (l *limit) end(now time.Duration) bool {
 	return true
 }
 
-// due reports that it is time for SIGTERM.
+// due reports whether it is time for SIGTERM.
 func (l *limit) due(now time.Duration) bool { return l.ending || now >= l.Deadline-l.Grace }
 
-// over reports that nothing may run any more.
+// over reports whether the deadline has passed.
 func (l *limit) over(now time.Duration) bool { return now >= l.Deadline }
 
-// A timer stands still while the machine is suspended, and the deadline does
-// not: so nobody sleeps for longer than a moment without looking at the clock.
+// Timers stop while the machine is suspended, but the deadline does not move. So every process
+// reads the clock at least this often.
 const (
 	longNap  = time.Second
 	shortNap = 100 * time.Millisecond // while something is being ended
 )
 
-// nap is how long the sender of the SIGTERM and the SIGKILL need not look.
+// nap returns how long the sender of SIGTERM and SIGKILL may sleep.
 func (l *limit) nap(now time.Duration) time.Duration {
 	switch {
 	case !l.ending:
@@ -57,7 +57,7 @@ func (l *limit) nap(now time.Duration) time.Duration {
 	return shortNap
 }
 
-// rest is how long a sender of the SIGKILL alone need not look.
+// rest returns how long a sender of only SIGKILL may sleep.
 func (l *limit) rest(now time.Duration) time.Duration {
 	return max(min(longNap, l.Deadline-now), 0)
 }

@@ -14,19 +14,18 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 )
 
-// A watcher is the process between the parent and the guardian. It does nothing
-// as long as the guardian does its work: where the guardian is gone, or has let
-// the deadline pass, the watcher ends the guardian and all that descends from it.
-// The guardian's descendants become the watcher's own when the guardian dies, and
-// the parent's if the watcher is gone too.
+// A watcher is the process between the parent and the guardian. It does nothing while the
+// guardian works. If the guardian dies or lets the deadline pass, the watcher ends it and all
+// its descendants. When the guardian dies, its descendants become the watcher's, or the
+// parent's if the watcher has died too.
 type watcher struct {
 	plan
 	orders   *inbox[order] // from the parent
 	words    *inbox[word]  // from the guardian
 	guardian int
-	strike   func() // kills the guardian, once: from then on it may be reaped
-	present  bool   // the parent is there
-	guarded  bool   // the guardian is there
+	strike   func() // kills the guardian, once, because it may then be reaped
+	present  bool   // the parent is alive
+	guarded  bool   // the guardian is alive
 	tree     *tree
 }
 
@@ -42,7 +41,7 @@ func (w *watcher) main(args []string) error {
 		send(os.NewFile(uintptr(w.ReportFD), "report"), report{Broken: err.Error()})
 		return nil
 	}
-	// Only the guardian may hold these, so that its end is seen.
+	// Only the guardian may hold these, so that others notice its end.
 	for _, fd := range []int{brief, w.GuardianFD, w.ReportFD} {
 		_ = unix.Close(fd)
 	}
@@ -53,7 +52,7 @@ func (w *watcher) main(args []string) error {
 	return nil
 }
 
-// start starts the guardian, which inherits what it is to have.
+// start starts the guardian, which inherits its descriptors.
 func (w *watcher) start(brief int) (guardian int, err error) {
 	if err = adopt(); err != nil {
 		return 0, err
@@ -76,11 +75,10 @@ func (w *watcher) start(brief int) (guardian int, err error) {
 	})
 }
 
-// retire makes a session of this process's own, so that a signal to a whole session
-// or process group does not reach it. The guardian has to stay, because of the
-// terminal. The leader of a process group cannot make a session; so this process
-// first joins the guardian's group. It keeps neither the input nor the output of
-// the command open.
+// retire gives this process a session of its own, so that signals to a whole session or process
+// group do not reach it. The guardian must stay, because of the terminal. The leader of a
+// process group cannot make a session, so this process first joins the guardian's group. It
+// also replaces stdin and stdout, so as not to keep the command's open.
 func retire(guardian int) {
 	_ = unix.Setpgid(0, guardian)
 	_, _ = unix.Setsid()
@@ -91,8 +89,7 @@ func retire(guardian int) {
 	}
 }
 
-// watch returns when nothing of the command is left, and nobody who could
-// signal it.
+// watch returns when nothing is left of the command or of those who could signal it.
 func (w *watcher) watch() {
 	w.tree = newTree(w.Cgroup, nil)
 	w.strike = sync.OnceFunc(func() { _ = syscall.Kill(w.guardian, syscall.SIGKILL) })
@@ -109,8 +106,9 @@ func (w *watcher) watch() {
 	}
 }
 
-// after is the pause after a sweep that kills: short while something is left, since what forks
-// while it is killed goes on. Then the parent has yet to understand, if it is there.
+// after returns the pause after a sweep that kills. It is short while something is left,
+// because processes that fork meanwhile survive. Otherwise the watcher waits for the parent, if alive,
+// to finish.
 func (w *watcher) after(left bool) (nap time.Duration, done bool) {
 	if left {
 		return killNap, false
@@ -123,7 +121,7 @@ func (w *watcher) sweep() (left bool) {
 	return w.tree.sweep(syscall.SIGKILL)
 }
 
-// hear takes all that there is before anything is judged by it.
+// hear reads everything available before any decision.
 func (w *watcher) hear() {
 	orders, open := w.orders.take()
 	w.obey(orders, open, clock.Now())
@@ -132,7 +130,7 @@ func (w *watcher) hear() {
 	for _, said := range words {
 		w.tree.group = said.Command
 		if w.present {
-			// The parent may signal the group for as long as it is there.
+			// A living parent may signal the group.
 			w.tree.kept = said.Command
 		}
 	}

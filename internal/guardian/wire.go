@@ -17,30 +17,29 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 )
 
-// The titles are the argv[0] of the watcher and of the guardian, by which Main
-// knows them, and their names in ps. Neither has the name of the program in it, and
-// none of the two the name of the other: a kill by one name (pkill, killall) hits
-// one of the three processes at most. Only descriptors follow, so that a search for
-// the command's words does not find them either (pkill -f).
+// The titles are argv[0] of the watcher and of the guardian, by which Main recognizes them, and
+// their names in ps. Neither contains the name of the program or of the other, so a kill by
+// name (pkill, killall) hits at most one of the three processes. The only arguments are
+// descriptors, so a search for the command's words does not find them either (pkill -f).
 const (
 	titleWatcher  = "job-watcher"
 	titleGuardian = "job-guardian"
 )
 
-// A plan is what the watcher and the guardian are to do, in a file without a name.
-// A field whose name ends in FD is a descriptor.
+// A plan has the instructions for the watcher and the guardian. It is passed in a file without
+// a name. Fields whose names end in FD are descriptors.
 type plan struct {
 	limit
-	Argv       [][]byte // as text it would have to be UTF-8
+	Argv       [][]byte // bytes, because text in JSON must be UTF-8
 	Foreground bool
 	WatcherFD  int // the watcher reads orders here
 	GuardianFD int // the guardian reads orders here
 	ReportFD   int // the guardian writes reports here
-	LifeFD     int // the watcher holds it, so that its end is seen
+	LifeFD     int // the watcher holds it, so that the parent notices its end
 	Cgroup     *cgroup
 }
 
-// write puts the plan into a file without a name.
+// write writes the plan to the file.
 func (p *plan) write(f *os.File) error {
 	text, err := json.Marshal(p)
 	if err == nil {
@@ -49,7 +48,7 @@ func (p *plan) write(f *os.File) error {
 	return err
 }
 
-// read reads the plan from the descriptor that stands in an argument.
+// read reads the plan from the descriptor in the argument.
 func (p *plan) read(arg string) (fd int, err error) {
 	fd, err = strconv.Atoi(arg)
 	if err != nil {
@@ -66,14 +65,15 @@ func (p *plan) read(arg string) (fd int, err error) {
 	return fd, json.Unmarshal(text, p)
 }
 
-// An order goes from the parent to the guardian, and the same one to the
-// watcher. The end of the orders means that the parent is gone.
+// An order goes from the parent to both the guardian and the watcher. When the orders end, the
+// parent has died.
 type order struct {
 	Deadline time.Duration `json:",omitempty"`
 	Stop     bool          `json:",omitempty"`
 }
 
-// obey does what the orders say, and begins the ending if they have ended.
+// obey executes the orders, and begins the ending if there are no more. It reports whether it
+// began the ending.
 func (l *limit) obey(orders []order, open bool, now time.Duration) (ended bool) {
 	for _, o := range orders {
 		if o.Stop {
@@ -88,18 +88,18 @@ func (l *limit) obey(orders []order, open bool, now time.Duration) (ended bool) 
 	return ended
 }
 
-// A report goes from the guardian to the parent; it has one of its fields, and
-// Alone perhaps besides. The end of the reports means that the guardian is gone.
+// A report goes from the guardian to the parent. It has one of the fields, and those marked
+// with Started beside it. When the reports end, the guardian has died.
 type report struct {
-	Started  int            `json:",omitempty"` // the command's pid, which is its process group too
-	Guardian int            `json:",omitempty"` // with Started: the guardian's own
-	Alone    string         `json:",omitempty"` // with Started: why the command is in no cgroup, though there is one
-	Stopped  syscall.Signal `json:",omitempty"` // the command was stopped by this
-	Left     *Leftover      `json:",omitempty"` // the command has ended and left this behind, which is being ended
+	Started  int            `json:",omitempty"` // the command's pid, and its process group
+	Guardian int            `json:",omitempty"` // with Started: the guardian's pid
+	Alone    string         `json:",omitempty"` // with Started: why the command is not in the cgroup, if there is one
+	Stopped  syscall.Signal `json:",omitempty"` // the signal that stopped the command
+	Left     *Leftover      `json:",omitempty"` // the command has ended and left this process, which is being ended
 	Failed   *CommandError  `json:",omitempty"` // the command could not be started
 	Broken   string         `json:",omitempty"` // the guardian could not be started
-	TooLate  bool           `json:",omitempty"` // the command was not started
-	Ended    *ended         `json:",omitempty"` // nothing of the command is left
+	TooLate  bool           `json:",omitempty"` // the deadline passed, and the command was not started
+	Ended    *ended         `json:",omitempty"` // no process of the command is left
 }
 
 type ended struct {
@@ -107,24 +107,23 @@ type ended struct {
 	Expired bool
 }
 
-// A word goes from the guardian to the watcher. The end of the words means that
-// the guardian is gone.
+// A word goes from the guardian to the watcher. When the words end, the guardian has died.
 type word struct {
 	Command int // its pid
 }
 
-// send writes one message without waiting for longer than patience for a stopped reader,
-// and reports whether that is settled: it was written, or nobody is there to read it. It may
-// drop the message, but never a part of it: a pipe takes up to 4096 bytes whole or not at all.
-// That is enough for all but the last report, because a lost message errs on the early side:
-// the reader knows an earlier deadline, or the writer has a deadline of its own.
+// send writes one message, waiting at most patience for a stopped reader. It reports whether
+// this is settled: the message was written, or nobody can read it. It may drop a message but
+// never write a part, because a pipe takes up to 4096 bytes whole or not at all. That is enough
+// for all but the last report, because a lost message errs on the early side: the reader knows
+// an earlier deadline, or the writer has a deadline of its own.
 func send(pipe *os.File, message any) (settled bool) { return sendWithin(patience, pipe, message) }
 
 const patience = 100 * time.Millisecond
 
-// sendWithin tries once at least, and once more after each wait, whatever the clock says:
-// on a busy machine this process may stand still between a look at the clock and the next
-// step, and a deadline of the runtime's would have been over before the first attempt.
+// sendWithin tries at least once, and again after each wait, whatever the clock says. On a busy
+// machine, this process may be stalled between reading the clock and the next step. A write
+// deadline of the runtime could then pass before the first attempt.
 func sendWithin(patience time.Duration, pipe *os.File, message any) (settled bool) {
 	line, err := json.Marshal(message)
 	if err != nil {
@@ -148,10 +147,10 @@ func sendWithin(patience time.Duration, pipe *os.File, message any) (settled boo
 	return closed != nil || !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 }
 
-// milliseconds are those of a nap, which is not to end before.
+// milliseconds rounds a nap up, so that it does not end early.
 func milliseconds(nap time.Duration) int { return int((nap + time.Millisecond - 1) / time.Millisecond) }
 
-// receive returns what comes through the pipe, and closes the channel at its end.
+// receive returns the messages from the pipe, and closes the channel at the end.
 func receive[T any](pipe *os.File) <-chan T {
 	messages := make(chan T)
 	go func() {
@@ -168,9 +167,9 @@ func receive[T any](pipe *os.File) <-chan T {
 	return messages
 }
 
-// An inbox is the end of a pipe that is read without waiting. A process that was
-// stopped, or slept with the machine, must read all that came meanwhile before it
-// judges by the clock: an extension may lie there.
+// An inbox is the end of a pipe that is read without waiting. A process that was stopped, or
+// suspended with the machine, must read everything sent meanwhile before it acts on the clock,
+// because there may be an extension.
 type inbox[T any] struct {
 	fd   int
 	part []byte // of a message
@@ -181,7 +180,7 @@ func newInbox[T any](fd int) *inbox[T] {
 	return &inbox[T]{fd: fd}
 }
 
-// take returns what there is, and whether more can come.
+// take returns the available messages, and whether more can come.
 func (b *inbox[T]) take() (messages []T, open bool) {
 	for buffer := make([]byte, 4096); b.fd >= 0; {
 		n, err := unix.Read(b.fd, buffer)
@@ -192,7 +191,7 @@ func (b *inbox[T]) take() (messages []T, open bool) {
 			return messages, true
 		case n <= 0: // an error, or the end
 			_ = unix.Close(b.fd)
-			b.fd = -1 // which poll passes over
+			b.fd = -1 // which poll ignores
 			return messages, false
 		}
 		b.part = append(b.part, buffer[:n]...)
@@ -211,8 +210,8 @@ func (b *inbox[T]) take() (messages []T, open bool) {
 	return messages, false
 }
 
-// await returns when one of the descriptors can be read or is at its end, or
-// after the nap; a negative nap has no end.
+// await returns when one of the descriptors is readable or at its end, or after the nap. A
+// negative nap never ends.
 func await(nap time.Duration, fds ...int) {
 	polled := make([]unix.PollFd, len(fds))
 	for i, fd := range fds {
@@ -225,8 +224,8 @@ func await(nap time.Duration, fds ...int) {
 	_, _ = unix.Poll(polled, ms)
 }
 
-// complain says what somebody at the machine has to know. The work matters more: so
-// it does not wait for a reader of stderr that reads no more.
+// complain writes a message to stderr for people. It does not wait for a stuck reader, because
+// the work is more important.
 func complain(format string, args ...any) {
 	said := make(chan struct{})
 	go func() {
