@@ -15,24 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cgroup is one that the command is put into when it starts. Whatever descends
-// from the command is in it, nothing that forks can outrun it, and one write
-// kills it all, processes of other users too. All methods do nothing on a nil
-// one: there is none where this process may not make one below its own, or the
-// kernel is older than 5.14.
+// A cgroup is the cgroup that the command starts in. All descendants of the command are in it,
+// including processes of other users. Nothing that forks can outrun it, and one write kills all
+// of it. All methods do nothing on a nil cgroup: there is none if this process may not make one
+// below its own, or if the kernel is older than 5.14.
 //
-// The three processes that watch the command hold a lock on its directory. So
-// who finds it unlocked knows that all three are gone.
+// The three processes that watch the command hold a lock on its directory. A cgroup whose
+// directory is unlocked therefore belongs to a job whose three processes have all died.
 type cgroup struct {
 	Dir string
 	FD  int // of Dir
 }
 
-// cgroupPrefix begins the names of all of them.
+// cgroupPrefix is the prefix of the names of all such cgroups.
 const cgroupPrefix = "leasehold-job-"
 
-// newCgroup makes a cgroup below this process's own, and ends what others, whose
-// three processes are gone, have left there. The error is why there is none.
+// newCgroup makes a cgroup below this process's own, after cleaning up cgroups there whose
+// three processes have died. The error is why there is none.
 func newCgroup(unwanted bool) (*cgroup, error) {
 	if unwanted {
 		return nil, errors.New("it is not wanted")
@@ -45,7 +44,7 @@ func newCgroup(unwanted bool) (*cgroup, error) {
 	return makeCgroup(own)
 }
 
-// makeCgroup makes one in a directory, where that is a cgroup's and the kernel is new
+// makeCgroup makes a cgroup in a directory, if that is itself a cgroup and the kernel is new
 // enough.
 func makeCgroup(own string) (*cgroup, error) {
 	dir, err := os.MkdirTemp(own, cgroupPrefix)
@@ -71,7 +70,7 @@ func (c *cgroup) open(lock int) (err error) {
 	return unix.Flock(c.FD, lock|unix.LOCK_NB)
 }
 
-// ownCgroup is the directory of the cgroup of this process.
+// ownCgroup returns the directory of this process's cgroup.
 func ownCgroup() (string, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -84,12 +83,13 @@ func ownCgroup() (string, error) {
 	return findCgroup(string(text), string(mounts))
 }
 
-// findCgroup finds the directory in what /proc tells of a process.
+// findCgroup returns the directory, given the contents of /proc/PID/cgroup and
+// /proc/PID/mountinfo.
 func findCgroup(cgroups, mounts string) (string, error) {
 	var path string
 	for line := range strings.Lines(cgroups) {
 		rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
-		if ok && !strings.HasPrefix(rest, "/..") { // that is outside of what can be seen here
+		if ok && !strings.HasPrefix(rest, "/..") { // which is outside of what is visible here
 			path = rest
 		}
 	}
@@ -107,7 +107,7 @@ func findCgroup(cgroups, mounts string) (string, error) {
 	return "", errors.New("no cgroup v2 of this process is mounted")
 }
 
-// hand gives it to another process, at a descriptor of its own.
+// hand passes the cgroup to another process, at a descriptor of its own.
 func (c *cgroup) hand(l *layout) *cgroup {
 	if c == nil {
 		return nil
@@ -115,18 +115,18 @@ func (c *cgroup) hand(l *layout) *cgroup {
 	return &cgroup{c.Dir, l.at(uintptr(c.FD))}
 }
 
-// keep keeps it from the children of this process.
+// keep hides the cgroup's descriptor from children of this process.
 func (c *cgroup) keep() {
 	if c != nil {
 		unix.CloseOnExec(c.FD)
 	}
 }
 
-// admit makes a process start in it, and dismiss outside.
+// admit makes a process start in the cgroup, and dismiss outside of it.
 func (c *cgroup) admit(sys *syscall.SysProcAttr)   { sys.UseCgroupFD, sys.CgroupFD = true, c.FD }
 func (c *cgroup) dismiss(sys *syscall.SysProcAttr) { sys.UseCgroupFD = false }
 
-// kill kills all that is in it.
+// kill kills all processes in the cgroup.
 func (c *cgroup) kill() {
 	if c == nil {
 		return
@@ -138,7 +138,7 @@ func (c *cgroup) kill() {
 	}
 }
 
-// populated reports whether anything runs in it, or below.
+// populated reports whether any process runs in the cgroup or below.
 func (c *cgroup) populated() bool {
 	if c == nil {
 		return false
@@ -147,7 +147,7 @@ func (c *cgroup) populated() bool {
 	return bytes.Contains(text, []byte("populated 1\n"))
 }
 
-// remove removes it, and those that were made in it, where nothing runs.
+// remove removes the cgroup and those made in it, unless processes run there.
 func (c *cgroup) remove() {
 	if c == nil {
 		return
@@ -170,9 +170,9 @@ func (c *cgroup) close() {
 	c.FD = -1
 }
 
-// collect ends what jobs have left whose three processes were killed at one
-// moment, and removes their cgroups. A cgroup in which nothing runs may just have
-// been made by a process that has yet to lock it.
+// collect ends what is left of jobs whose three processes were killed at the same moment, and
+// removes their cgroups. A new cgroup without processes is left alone, because its maker may
+// not have locked it yet.
 func collect(own string) {
 	entries, _ := os.ReadDir(own)
 	for _, e := range entries {
@@ -187,15 +187,15 @@ func collect(own string) {
 	}
 }
 
-// old reports whether it was made long ago.
+// old reports whether the cgroup was made long ago.
 func (c *cgroup) old() bool {
 	info, err := os.Stat(c.Dir)
 	return err == nil && time.Since(info.ModTime()) > time.Minute
 }
 
-// clear kills all that is in it and removes it.
+// clear kills all processes in the cgroup and removes it.
 func (c *cgroup) clear() {
-	const patience = 2 * time.Second // SIGKILL takes no time, but for a process that waits for a disk
+	const patience = 2 * time.Second // SIGKILL is immediate, except for a process waiting for a disk
 	for range patience / killNap {
 		if c.kill(); !c.populated() {
 			c.remove()

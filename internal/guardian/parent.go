@@ -17,17 +17,17 @@ import (
 type Process struct {
 	helpers
 	reports <-chan report
-	life    <-chan order // its end is the watcher's; nothing ever comes
-	spared  map[int]bool // children of this process that are none of reports
-	tty     *terminal    // nil: there is none
+	life    <-chan order // ends when the watcher does; carries no orders
+	spared  map[int]bool // children of this process that do not belong to the command
+	tty     *terminal    // nil: no terminal
 	lone    string       // why there is no cgroup
 	left    func(Leftover)
 
-	sooner  chan struct{} // closed by Stop: the deadline is perhaps an earlier one
+	sooner  chan struct{} // closed by Stop, which may have moved the deadline earlier
 	started chan struct{}
 	done    chan struct{}
 	status  Status // once done
-	err     error  // once done: why there was no start
+	err     error  // once done: why the command was not started
 
 	mu      sync.Mutex
 	limit   limit
@@ -35,13 +35,12 @@ type Process struct {
 	over    bool // the command's pid is about to be reaped
 }
 
-// Start starts the command and returns when it runs. The error is a
-// [*CommandError] if the command cannot be run, and [ErrTooLate] if the
-// deadline had passed before.
+// Start starts the command and returns when it runs. The error is a [*CommandError] if the
+// command cannot be run, and [ErrTooLate] if the deadline had already passed.
 //
-// A process may have one Process at a time, and until it has ended should have
-// no other children that it started later: if the guardian is killed, the
-// command's descendants can only be told by their being new.
+// A process may have one Process at a time. It should not start other children until that one
+// has ended: if the guardian is killed, the command's descendants are identified only by being
+// new.
 func Start(o Options) (*Process, error) {
 	if len(o.Argv) == 0 {
 		return nil, errors.New("no command given")
@@ -71,7 +70,7 @@ func Start(o Options) (*Process, error) {
 	go p.watch()
 	select {
 	case <-p.started:
-	case <-p.done: // a quick command has perhaps been started as well
+	case <-p.done: // a quick command may have started as well
 		if p.err != nil {
 			return nil, p.err
 		}
@@ -79,7 +78,7 @@ func Start(o Options) (*Process, error) {
 	return p, nil
 }
 
-// Means says by what means the command is kept from outliving its deadline.
+// Means describes how the command is kept from outliving its deadline.
 func (p *Process) Means() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +89,7 @@ func (p *Process) Means() string {
 	return text + ", in the cgroup " + p.cgroup.Dir
 }
 
-// Extend moves the deadline on; an earlier one than it has is ignored.
+// Extend moves the deadline later. It ignores an earlier one.
 func (p *Process) Extend(deadline time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,8 +98,8 @@ func (p *Process) Extend(deadline time.Duration) {
 	}
 }
 
-// Stop ends the command: SIGTERM at once, SIGKILL after the grace, but not
-// later than the deadline. It does not wait for that.
+// Stop ends the command: SIGTERM at once, SIGKILL after the grace, but not later than the
+// deadline. It does not wait for the end.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,8 +109,8 @@ func (p *Process) Stop() {
 	}
 }
 
-// Signal sends sig to the command's process group. It returns
-// [os.ErrProcessDone] when the command has ended.
+// Signal sends sig to the command's process group. It returns [os.ErrProcessDone] when the
+// command has ended.
 func (p *Process) Signal(sig os.Signal) error {
 	s, ok := sig.(syscall.Signal)
 	if !ok {
@@ -122,18 +121,18 @@ func (p *Process) Signal(sig os.Signal) error {
 	if p.over {
 		return os.ErrProcessDone
 	}
-	// No need to trouble the guardian: as long as this is not over, the
-	// command's pid has not been reaped.
+	// This needs no help from the guardian: until over is set, the command's pid has not been
+	// reaped.
 	return syscall.Kill(-p.command, s)
 }
 
-// Wait returns when nothing of the command runs any more.
+// Wait returns when no process of the command is left.
 func (p *Process) Wait() Status {
 	<-p.done
 	return p.status
 }
 
-// Done is closed when nothing of the command runs any more.
+// Done returns a channel that is closed when no process of the command is left.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 func (p *Process) watch() {
@@ -181,7 +180,7 @@ func (p *Process) begun() bool {
 	}
 }
 
-// take takes a report and reports whether others can follow.
+// take handles a report, and reports whether others can follow.
 func (p *Process) take(r report) bool {
 	switch {
 	case r.Started != 0:
@@ -206,13 +205,13 @@ func (p *Process) take(r report) bool {
 	return true
 }
 
-// finish takes the guardian's last report, which left nothing to do.
+// finish handles the guardian's last report, after which nothing is left to end.
 func (p *Process) finish(r report) {
 	p.settle()
 	p.dismiss() // so that no other report can come
 	switch {
 	case r.Ended != nil:
-		// Where the system has made it this process's child.
+		// The system may have made it a child of this process.
 		_, _ = syscall.Wait4(p.command, nil, syscall.WNOHANG, nil)
 		p.status = statusOf(r.Ended.Wait, r.Ended.Expired)
 	case r.TooLate:
@@ -226,15 +225,14 @@ func (p *Process) finish(r report) {
 	p.tty.reclaim(p.status)
 }
 
-// takeOver does what the guardian has not done: it is gone, or it let the
-// deadline pass. The death of the watcher and the guardian makes their children
-// this process's own.
+// takeOver ends the command in place of the guardian, which has died or let the deadline pass.
+// After the watcher and the guardian have died, their children are children of this process.
 func (p *Process) takeOver() {
 	expired := p.settle()
 	rest := newTree(p.cgroup, p.spared)
 	rest.group = p.command
-	// Before the watcher is ended, which would do it if this process were stopped here. The command has
-	// not been reaped: see Signal.
+	// This comes before the end of the watcher, which would do it if this process were stopped
+	// here. The command has not been reaped: see Signal.
 	rest.fell()
 	p.end()
 	for rest.sweep(syscall.SIGKILL) {
@@ -256,8 +254,8 @@ func (p *Process) takeOver() {
 	p.tty.reclaim(p.status)
 }
 
-// settle ends all signalling by [Process.Signal], and reports whether the
-// command was to end by its deadline or by Stop.
+// settle ends all signalling by [Process.Signal], and reports whether the deadline or Stop ends
+// the command.
 func (p *Process) settle() (expired bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

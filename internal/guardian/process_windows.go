@@ -34,9 +34,8 @@ type Process struct {
 	over     bool
 }
 
-// Start starts the command and returns when it runs. The error is a
-// [*CommandError] if the command cannot be run, and [ErrTooLate] if the
-// deadline had passed before.
+// Start starts the command and returns when it runs. The error is a [*CommandError] if the
+// command cannot be run, and [ErrTooLate] if the deadline had already passed.
 func Start(o Options) (*Process, error) {
 	if len(o.Argv) == 0 {
 		return nil, errors.New("no command given")
@@ -53,7 +52,7 @@ func Start(o Options) (*Process, error) {
 		_ = windows.CloseHandle(job)
 		return nil, ErrTooLate
 	}
-	// Suspended, so that it cannot start anything before it is in the job.
+	// It starts suspended, so that it cannot start other processes before it is in the job.
 	command, err := os.StartProcess(path, o.Argv, &os.ProcAttr{
 		Env:   (&exec.Cmd{Env: o.Env}).Environ(),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
@@ -83,8 +82,8 @@ func refusal(command string, err error) error {
 	return &CommandError{Command: command, Code: 126, Reason: err.Error()}
 }
 
-// newJob makes a job whose processes end when its last handle, this process's,
-// is closed.
+// newJob makes a job whose processes end when its last handle, the one of this process, is
+// closed.
 func newJob() (windows.Handle, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
@@ -112,7 +111,7 @@ func enter(job windows.Handle, command *os.Process) error {
 	return resume(uint32(command.Pid))
 }
 
-// resume lets the one thread of a process that was started suspended go on.
+// resume continues the only thread of a process that was started suspended.
 func resume(pid uint32) error {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -135,12 +134,12 @@ func resume(pid uint32) error {
 	return err
 }
 
-// Means says by what means the command is kept from outliving its deadline.
+// Means describes how the command is kept from outliving its deadline.
 func (p *Process) Means() string {
 	return "in a job object, which ends with this process"
 }
 
-// Extend moves the deadline on; an earlier one than it has is ignored.
+// Extend moves the deadline later. It ignores an earlier one.
 func (p *Process) Extend(deadline time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,8 +149,8 @@ func (p *Process) Extend(deadline time.Duration) {
 	}
 }
 
-// Stop ends the command: Ctrl-Break at once, the end of its job after the
-// grace, but not later than the deadline. It does not wait for that.
+// Stop ends the command: Ctrl-Break at once, the end of its job after the grace, but not later
+// than the deadline. It does not wait for the end.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,8 +174,8 @@ func (p *Process) interrupt() error {
 	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(p.command.Pid))
 }
 
-// Signal sends a Ctrl-Break to the command, whatever sig is. It returns
-// [os.ErrProcessDone] when the command has ended.
+// Signal sends a Ctrl-Break to the command, whatever sig is. It returns [os.ErrProcessDone]
+// when the command has ended.
 func (p *Process) Signal(os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,13 +185,13 @@ func (p *Process) Signal(os.Signal) error {
 	return p.interrupt()
 }
 
-// Wait returns when nothing of the command runs any more.
+// Wait returns when no process of the command is left.
 func (p *Process) Wait() Status {
 	<-p.done
 	return p.status
 }
 
-// Done is closed when nothing of the command runs any more.
+// Done returns a channel that is closed when no process of the command is left.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 func (p *Process) watch() {
@@ -230,7 +229,7 @@ func (p *Process) watch() {
 	}
 }
 
-// finish ends what the command has left behind and waits until it is gone.
+// finish ends what the command has left behind, and waits until all of it has ended.
 func (p *Process) finish(state *os.ProcessState, killed bool) {
 	p.mu.Lock()
 	p.over = true

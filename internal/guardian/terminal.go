@@ -13,8 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A terminal is the parent's controlling terminal. All methods do nothing on a
-// nil one.
+// A terminal is the parent's controlling terminal. All methods do nothing on a nil terminal.
 type terminal struct {
 	fd    int
 	own   int // this process's group
@@ -53,7 +52,7 @@ func (t *terminal) given(group int) {
 	}
 }
 
-// stopped is called when the command was stopped by sig.
+// stopped handles a stop of the command by sig.
 func (t *terminal) stopped(sig syscall.Signal) {
 	if t == nil {
 		return
@@ -69,13 +68,13 @@ func (t *terminal) stopped(sig syscall.Signal) {
 	_ = syscall.Kill(-t.group, syscall.SIGCONT)
 }
 
-// suspend stops this process group, as the shell expects of a job of which one
-// process was stopped, and returns when it was continued. The kernel discards
-// the signal if there is no shell to continue the group; then the time-out
-// takes the stop for undone, as it would have had no effect without a guardian.
+// suspend stops this process group, because a shell expects the whole job to stop with one of
+// its processes. It returns when the group is continued. The kernel discards the signal if
+// there is no shell to continue the group; then suspend returns after a timeout, and the stop
+// has no effect, as without a guardian.
 //
-// It is SIGTSTP because this process has never caught it: once package signal
-// has caught or ignored a stop signal, it cannot restore the default.
+// The signal is SIGTSTP because this process has never caught it: once package signal has
+// caught or ignored a stop signal, it cannot restore the default.
 func suspend() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
@@ -87,24 +86,24 @@ func suspend() {
 	}
 }
 
-// reclaim takes the terminal back at the end. A command that was killed cannot
-// have restored the terminal's modes.
+// reclaim takes the terminal back at the end. It restores the modes if the command was killed,
+// and so could not.
 func (t *terminal) reclaim(s Status) {
 	if t != nil && t.takeBack() && s.Signal != 0 && t.modes != nil {
 		_ = term.Restore(t.fd, t.modes)
 	}
 }
 
-// takeBack makes this process group the foreground one again, if the command's
-// is, or one that no longer exists. If another is, the shell has put the job in
-// the background, and the terminal is not this process's to take.
+// takeBack makes this process's group the foreground group, if that is now the command's or no
+// longer exists. If it is another one, the shell has put the job in the background, and this
+// process must not take the terminal.
 func (t *terminal) takeBack() bool {
 	group := t.foreground()
 	if group != t.group && !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) {
 		return false
 	}
-	// From the background this raises SIGTTOU, which would stop this process.
-	// It stays ignored, for the reason given at suspend.
+	// In the background, this raises SIGTTOU, which would stop this process. The signal stays
+	// ignored because the default cannot be restored: see suspend.
 	signal.Ignore(syscall.SIGTTOU)
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) == nil
 }

@@ -8,17 +8,17 @@ import (
 
 const harmfulHere = syscall.SIGEMT
 
-// entitle has nothing to do: the process goes by the name of its file.
+// entitle does nothing, because ps shows the name of the file.
 func entitle(string) {}
 
-// adopt has nothing to do here: the system has no subreaper.
+// adopt does nothing, because the system has no subreapers.
 func adopt() error { return nil }
 
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func executable() (string, error) { return os.Executable() }
 
-// nameless makes a file that only descriptors lead to.
+// nameless returns a file without a name.
 func nameless() (*os.File, error) {
 	f, err := os.CreateTemp("", "leasehold")
 	if err == nil {
@@ -36,16 +36,15 @@ func pipe(ends []int) error {
 	return nil
 }
 
-// A tree is what must go: a process group. Its leader is reaped when it ends,
-// so that from then on only what is left of the group keeps the number from
-// being reused. Numbers are given out in turn, so there is no danger within the
-// moments between two sweeps.
+// A tree is what must be ended: a process group. Its leader is reaped when it ends; then only
+// the rest of the group keeps the number from being reused. Numbers are assigned in turn, so
+// reuse between two sweeps is not a danger.
 type tree struct {
 	group int
 	told  bool
-	kept  int                 // nothing is reaped here but by the system
-	wait  *syscall.WaitStatus // not to be had here
-	left  func(pid int)       // nor are they
+	kept  int                 // unused: only the system reaps here
+	wait  *syscall.WaitStatus // always nil here
+	left  func(pid int)       // never called here
 }
 
 func nameOf(int) string { return "" }
@@ -59,7 +58,7 @@ func (t *tree) fell() {
 	}
 }
 
-// sweep sends sig to what is left, SIGTERM once only.
+// sweep sends sig to what is left, but SIGTERM only once.
 func (t *tree) sweep(sig syscall.Signal) (left bool) {
 	if t.group == 0 || syscall.Kill(-t.group, 0) != nil {
 		return false
@@ -69,7 +68,7 @@ func (t *tree) sweep(sig syscall.Signal) (left bool) {
 	}
 	if sig == syscall.SIGTERM && !t.told {
 		t.told = true
-		_ = syscall.Kill(-t.group, syscall.SIGCONT) // it takes no signal while it is stopped
+		_ = syscall.Kill(-t.group, syscall.SIGCONT) // while it is stopped, it handles no signal
 	}
 	return true
 }
@@ -78,10 +77,10 @@ type proc struct{ pid int }
 
 func children() ([]proc, error) { return nil, nil }
 
-// isChild is not to be known: the guardian ends when its orders do.
+// isChild always returns false. The guardian ends when its orders do.
 func isChild(int) bool { return false }
 
-// change tells that a child was stopped or has ended, each once.
+// change reports each stop and the end of a child once.
 func change(pid int) (status syscall.WaitStatus, changed bool) {
 	got, err := syscall.Wait4(pid, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
 	return status, err == nil && got == pid
@@ -89,7 +88,7 @@ func change(pid int) (status syscall.WaitStatus, changed bool) {
 
 func reapOrphans(int) {}
 
-// A cgroup is not to be had here.
+// A cgroup does not exist on this system.
 type cgroup struct{ Dir string }
 
 func newCgroup(bool) (*cgroup, error) { return nil, errors.New("the system has none") }

@@ -14,12 +14,12 @@ import (
 
 const harmfulHere = syscall.SIGSTKFLT
 
-// entitle gives the process its name in ps, top and pkill, which would show the
-// "exe" of /proc/self/exe.
+// entitle sets the name of the process in ps, top and pkill, which would be the "exe" of
+// /proc/self/exe.
 func entitle(title string) { _ = os.WriteFile("/proc/self/comm", []byte(title), 0) } // cut to 15 bytes
 
-// adopt makes this process the new parent of each descendant that loses its
-// own, so that none can escape by daemonising.
+// adopt makes descendants that lose their parent children of this process, so that daemons
+// cannot escape.
 func adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become a subreaper: %w", err)
@@ -34,10 +34,10 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// executable names this program as it runs, even if its file was replaced.
+// executable returns a path to the running program, even if its file was replaced.
 func executable() (string, error) { return "/proc/self/exe", nil }
 
-// nameless makes a file that only descriptors lead to.
+// nameless returns a file without a name.
 func nameless() (*os.File, error) {
 	fd, err := unix.MemfdCreate("", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -48,23 +48,22 @@ func nameless() (*os.File, error) {
 
 func pipe(ends []int) error { return unix.Pipe2(ends, unix.O_CLOEXEC) }
 
-// A tree is what must go: a process group, a cgroup, and all direct children of
-// this process but those spared. Only direct children are signalled by pid: nobody
-// but this process can reap them, so none of these pids can mean a stranger.
-// Their own children become direct ones when they die, so sweeping until
-// nothing is left reaches every descendant.
+// A tree is what must be ended: a process group, a cgroup, and all direct children of this
+// process except spared ones. Only direct children are signalled by pid, because no other
+// process can reap them, so their pids cannot be reused. When they die, their own children
+// become direct ones, so sweeping until nothing is left reaches every descendant.
 type tree struct {
-	group  int // 0: unknown, or gone with its reaped leader
+	group  int // 0: unknown, or its leader was reaped
 	cgroup *cgroup
 	spared map[int]bool
-	kept   int                 // is not reaped, and no longer counts when it has died
-	told   map[int]bool        // pids, and -group, that have had their SIGTERM
-	denied map[int]bool        // the same, that may not be signalled
+	kept   int                 // is not reaped, and no longer counts once it is dead
+	told   map[int]bool        // pids, and -group, already sent SIGTERM
+	denied map[int]bool        // pids, and -group, that may not be signalled
 	wait   *syscall.WaitStatus // how the leader of the group ended, once reaped
-	left   func(pid int)       // is called before a process gets its first signal; nil: for none
+	left   func(pid int)       // called before a process gets its first signal; may be nil
 }
 
-// fell kills what can be reached together: the group and the cgroup.
+// fell kills the group and the cgroup, each with one call.
 func (t *tree) fell() {
 	if t.group != 0 {
 		t.signal(-t.group, syscall.SIGKILL)
@@ -72,7 +71,7 @@ func (t *tree) fell() {
 	t.cgroup.kill()
 }
 
-// sweep sends sig to what is left, SIGTERM once only, and reaps what has died.
+// sweep sends sig to what is left, but SIGTERM only once, and reaps dead children.
 func (t *tree) sweep(sig syscall.Signal) (left bool) {
 	if sig == syscall.SIGKILL {
 		t.fell()
@@ -81,13 +80,12 @@ func (t *tree) sweep(sig syscall.Signal) (left bool) {
 	}
 	populated := t.cgroup.populated()
 	procs, err := children()
-	// Out of file descriptors, say: the next sweep sees more.
+	// The error may be a lack of file descriptors. The next sweep sees more.
 	return t.strike(procs, sig) || populated || err != nil
 }
 
-// strike sends sig to children and reaps those that have died, which still count
-// as left: a child of such a process can have been passed over, because it was not
-// a direct child yet when it was looked at.
+// strike sends sig to children and reaps dead ones. These still count as left, because a child
+// of theirs may have been skipped: it was not yet a direct child when it was read.
 func (t *tree) strike(procs []proc, sig syscall.Signal) (left bool) {
 	for _, p := range procs {
 		if t.spared[p.pid] || p.zombie && p.pid == t.kept {
@@ -114,7 +112,7 @@ func (t *tree) signal(pid int, sig syscall.Signal) {
 	err := syscall.Kill(pid, sig)
 	if sig == syscall.SIGTERM {
 		t.told[pid] = true
-		_ = syscall.Kill(pid, syscall.SIGCONT) // it takes no signal while it is stopped
+		_ = syscall.Kill(pid, syscall.SIGCONT) // while it is stopped, it handles no signal
 	}
 	if errors.Is(err, syscall.EPERM) && !t.denied[pid] {
 		t.denied[pid] = true
@@ -143,10 +141,10 @@ type proc struct {
 	zombie     bool
 }
 
-// children lists the direct children of this process.
+// children returns the direct children of this process.
 func children() ([]proc, error) {
 	if _, err := waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT); errors.Is(err, unix.ECHILD) {
-		return nil, nil // and so there is no need to look at all processes of the machine
+		return nil, nil // this saves reading all processes of the machine
 	}
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -166,12 +164,12 @@ func children() ([]proc, error) {
 		}
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // reaped by now, so it was nobody that is left here
+			continue // it has been reaped, so it is not left here
 		}
 		if err != nil {
 			return nil, err
 		}
-		// After the name, which may itself contain anything: state, parent, group.
+		// After the name, which can contain anything: state, parent, group.
 		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
 		fields := strings.Fields(rest)
 		if len(fields) < 3 || fields[1] != self {
@@ -183,21 +181,21 @@ func children() ([]proc, error) {
 	return procs, nil
 }
 
-// nameOf is what ps calls a process.
+// nameOf returns the name of a process in ps.
 func nameOf(pid int) string {
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// isChild reports whether it is a child of this process, which has not been
-// reaped: then nobody but this process can do so.
+// isChild reports whether pid is an unreaped child of this process. Then no other process can
+// reap it.
 func isChild(pid int) bool {
 	_, err := waitid(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
 	return err == nil
 }
 
-// change tells, once for each, that a child was stopped, and again and again
-// that it has ended: it leaves the child unreaped.
+// change reports each stop of a child once, and its end every time, because it does not reap
+// the child.
 func change(pid int) (syscall.WaitStatus, bool) {
 	if info, _ := waitid(unix.P_PID, pid, unix.WSTOPPED); info.pid == int32(pid) {
 		return syscall.WaitStatus(info.status<<8 | 0x7f), true
@@ -212,7 +210,7 @@ func change(pid int) (syscall.WaitStatus, bool) {
 	return syscall.WaitStatus(info.status), true
 }
 
-// reapOrphans reaps what has died, up to the command itself.
+// reapOrphans reaps dead children until it meets the command.
 func reapOrphans(command int) {
 	for {
 		info, _ := waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)

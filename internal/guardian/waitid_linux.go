@@ -8,7 +8,7 @@ import (
 
 const (
 	wordSize  = int(unsafe.Sizeof(uintptr(0)))
-	cldExited = 1 // else it was killed
+	cldExited = 1 // otherwise it was killed
 )
 
 // A siginfo is the kernel's siginfo_t as waitid fills it.
@@ -21,7 +21,7 @@ type siginfo struct {
 	_                  [96]byte
 }
 
-// waitid never waits; a pid of 0 means that there was nothing.
+// waitid never waits. A pid of 0 means there was nothing to report.
 func waitid(kind, id, what int) (info siginfo, err error) {
 	err = unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), what|unix.WNOHANG, nil)
 	return info, err
