@@ -18,14 +18,14 @@ type Address struct {
 	path    string // of the socket
 }
 
-// forms is how a message ends about an address that is none.
+// forms ends the message about an invalid address.
 const forms = "write HOST:PORT, such as 127.0.0.1:4040, or unix:/path/of/socket"
 
-// longestPath is that of a socket, with room for the 0 at its end.
+// longestPath is the longest path of a socket, with room for a NUL at the end.
 var longestPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// ParseAddress reads HOST:PORT, where port 0 is any that is free, or unix:PATH. It asks nobody: a
-// name other than localhost is looked up by [Listen].
+// ParseAddress parses HOST:PORT, where port 0 means any free port, or unix:PATH. It does not
+// resolve names; [Listen] does.
 func ParseAddress(text string) (Address, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		path = filepath.Clean(path)
@@ -61,7 +61,7 @@ func (a Address) Local() bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// String is the address as ParseAddress reads it.
+// String returns the address in the format of ParseAddress.
 func (a Address) String() string {
 	if a.network == "unix" {
 		return "unix:" + a.path

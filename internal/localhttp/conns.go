@@ -10,17 +10,18 @@ import (
 	"sync"
 )
 
-// conns bounds the connections of a server. When there are too many, the one is closed that has kept the
-// server waiting for a request for longest: a flood of connections that ask nothing keeps out nobody who asks.
+// conns limits the connections of a server. If there are too many, it closes the one that has
+// been without a complete request for longest. So a flood of idle connections does not keep out
+// clients with requests.
 type conns struct {
 	most int
 
 	mu      sync.Mutex
-	open    map[net.Conn]*list.Element // nil: a request of it has arrived, and is being answered
-	waiting list.List                  // of net.Conn: those of which no request has arrived in full
+	open    map[net.Conn]*list.Element // nil: its request has arrived and is being answered
+	waiting list.List                  // of net.Conn: those without a complete request
 }
 
-// track follows a connection. The server calls it.
+// track notes a connection's state, as the server's ConnState.
 func (c *conns) track(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,16 +40,17 @@ func (c *conns) track(conn net.Conn, state http.ConnState) {
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.forget(conn)
-	case http.StateActive: // of a request that may never end
+	case http.StateActive: // its request may never be complete
 	}
 }
 
-// closeLongest closes the connection that has been waited for longest. There is one: the newest.
+// closeLongest closes the connection that has waited for longest. There always is one: the
+// newest.
 func (c *conns) closeLongest() {
 	conn, _ := c.waiting.Front().Value.(net.Conn)
 	c.forget(conn)
 	if t, is := conn.(*tls.Conn); is {
-		conn = t.NetConn() // whose Close says no goodbye, for which it might wait
+		conn = t.NetConn() // its Close sends no goodbye, which might block
 	}
 	_ = conn.Close()
 }
@@ -60,7 +62,7 @@ func (c *conns) forget(conn net.Conn) {
 	delete(c.open, conn)
 }
 
-// arrived says that a request of the connection is there in full, which is answered now.
+// arrived notes that a request of the connection is complete, and is being answered.
 func (c *conns) arrived(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,14 +72,14 @@ func (c *conns) arrived(conn net.Conn) {
 	}
 }
 
-// connKey is where the context of a request has its connection.
+// connKey is the context key of a request's connection.
 type connKey struct{}
 
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// receive notes when the request has arrived.
+// receive notes when the request is complete.
 func (c *conns) receive(r *http.Request) {
 	conn, is := r.Context().Value(connKey{}).(net.Conn)
 	switch {
@@ -89,7 +91,7 @@ func (c *conns) receive(r *http.Request) {
 	}
 }
 
-// received is a body that says when it has been read to its end.
+// received is a body that calls whole at its end.
 type received struct {
 	io.ReadCloser
 	whole func()

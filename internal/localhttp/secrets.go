@@ -9,27 +9,28 @@ import (
 	"github.com/leasehold/leasehold/internal/reread"
 )
 
-// Files are where the token of a server, its certificate with the key, and the authorities of its clients are; an empty
-// name is none. Their errors begin with the flag that names such a file.
+// Files are the files of a server's token, certificate, key and client authorities; an empty
+// name means none. Their errors begin with the file's flag.
 type Files struct {
 	Token     string // --http-token-file
 	Cert, Key string // --tls-cert, --tls-key
 	ClientCA  string // --tls-client-ca
 }
 
-// Secrets are what is in [Files]. A server that has its Token and its TLS goes by what was read last.
+// Secrets are the contents of [Files]. A server with this Token and TLS uses what was read
+// last.
 type Secrets struct {
 	*reread.Set
 
 	Token Token
-	TLS   *tls.Config // nil: there is to be none
+	TLS   *tls.Config // nil: no TLS
 
 	files Files
 	tls   atomic.Pointer[tls.Config]
 }
 
-// Open reads the files. It fails if one cannot be read or used, and if others than its owner and group may read or write
-// the token or the key.
+// Open reads the files. It fails if one cannot be read or used, or if the token or the key is
+// accessible to users other than its owner and group.
 func (f Files) Open() (_ *Secrets, err error) {
 	s := &Secrets{files: f}
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
@@ -58,7 +59,7 @@ func (f Files) Open() (_ *Secrets, err error) {
 	return s, nil
 }
 
-// use takes in what the files have now.
+// use applies the current contents of the files.
 func (s *Secrets) use(texts [][]byte) error {
 	var sum tokenSum
 	if s.files.Token != "" {
@@ -78,7 +79,7 @@ func (s *Secrets) use(texts [][]byte) error {
 	return nil
 }
 
-// config is that for the next connection.
+// config returns the configuration of new connections.
 func (f Files) config(cert, key, authorities []byte) (*tls.Config, error) {
 	if f.Cert == "" {
 		return nil, nil //nolint:nilnil // there is to be no TLS
@@ -87,7 +88,8 @@ func (f Files) config(cert, key, authorities []byte) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.Cert, f.Key, err)
 	}
-	// A connection that goes on by a ticket would show no certificate again, not even one that is not trusted any more.
+	// A connection resumed by a ticket would not show its certificate again, even one no longer
+	// trusted.
 	config := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true}
 	if f.ClientCA != "" {
 		config.ClientAuth = tls.RequireAndVerifyClientCert

@@ -1,10 +1,10 @@
-// Package localhttp serves HTTP to what else runs on a machine: on a loopback address or a socket
-// in the file system, or, to those that bear a token or a certificate, on any address.
+// Package localhttp serves HTTP to other programs on the same machine, on a loopback address or
+// a socket in the file system. With a token or client certificates it serves on any address.
 //
-// Everything that a client may take is bounded: connections, headers, and the time for a request
-// and its answer, which a handler may change for its own by an [http.ResponseController]. No answer
-// is cached, and no page in a browser gets one that this server has not served: neither by asking from
-// another origin, nor by having its own name resolved to a loopback address.
+// All resources of a client are limited: connections, headers, and the time for a request and
+// its answer, which a handler can change by an [http.ResponseController]. Answers are not
+// cached. Foreign web pages get no answers, whether they send requests from another origin or
+// have their own name resolved to a loopback address.
 package localhttp
 
 import (
@@ -22,22 +22,22 @@ import (
 	"github.com/leasehold/leasehold/internal/openfiles"
 )
 
-// The most that one client may take.
+// Limits for clients.
 const (
-	DefaultConns   = 64 // connections, unless Options say another number
+	DefaultConns   = 64 // connections, unless Options has another number
 	maxHeaderBytes = 16 << 10
 	patience       = 5 * time.Second // for a request, and for its answer
 	idle           = 30 * time.Second
-	spareFiles     = 64 // for logs, the heartbeat and whatever else the process opens
+	spareFiles     = 64 // for logs, the heartbeat and other files of the process
 )
 
-// MaxConns is how many connections a server accepts at most: half of the files that this process may open, without some.
-// The other half is for the store, since each request can send one to it: a process that can open no connection to its
-// store loses its leases.
+// MaxConns returns the maximum number of connections of a server: half of the files this
+// process may open, minus a reserve. The other half is for the store, because each request can
+// cause one to it, and a process without connections to its store loses its leases.
 func MaxConns() int { return max(1, (openfiles.Limit()-spareFiles)/2) }
 
-// A Server listens from [Listen] on, answers from [Server.Serve] on, and is used once. It is safe
-// for concurrent use.
+// A Server listens once [Listen] has returned, and answers once [Server.Serve] is called. It
+// can be used only once. It is safe for concurrent use.
 type Server struct {
 	listener net.Listener
 	opts     Options
@@ -47,23 +47,23 @@ type Server struct {
 	http     http.Server
 }
 
-// Options are those of [ListenWith]. The zero value gives the defaults.
+// Options are the options of [ListenWith]. The zero value means the defaults.
 type Options struct {
-	// Token is what each request must bear. Default: none.
+	// Token is required of each request. Default: none.
 	Token Token
-	// TLS is spoken if it is there. If it demands a certificate of each client that is verified, that does
-	// for a token on an address that is not local. Default: HTTP as it is.
+	// TLS makes the server use TLS. If it requires and verifies client certificates, no token
+	// is needed on other than local addresses. Default: plain HTTP.
 	TLS *tls.Config
-	// Conns is how many connections there may be at a time. When there are more, the one is closed that has
-	// been without a request for longest. There are never more than [MaxConns]. Default [DefaultConns].
+	// Conns is the maximum number of connections, up to [MaxConns]. Beyond it, the connection
+	// without a request for longest is closed. Default [DefaultConns].
 	Conns int
-	// Refuse answers a request that is refused before the handler gets it, with a status and the reason.
-	// Default: [http.Error].
+	// Refuse answers a request that is refused before it reaches the handler, with a status and
+	// the reason. Default: [http.Error].
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, why string)
 }
 
-// check returns an error that matches [ErrTokenNeeded] if others can reach the address, and need neither a
-// token nor a certificate.
+// check returns an error that matches [ErrTokenNeeded] if other machines can reach the address
+// without a token or a certificate.
 func (o *Options) check(local bool) error {
 	if local || o.Token.sum != nil || o.TLS != nil && o.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
 		return nil
@@ -71,24 +71,24 @@ func (o *Options) check(local bool) error {
 	return ErrTokenNeeded
 }
 
-// ErrTokenNeeded is that of an address that others than this machine can reach.
+// ErrTokenNeeded is the error of an address within reach of other machines.
 var ErrTokenNeeded = errors.New("it is not a loopback address, so a token is needed")
 
-// Check returns an error that matches [ErrTokenNeeded] if others can reach the address, and there
-// is no token.
+// Check returns an error that matches [ErrTokenNeeded] if other machines can reach the address
+// and there is no token.
 func Check(a Address, token Token) error { return CheckWith(a, Options{Token: token}) }
 
-// CheckWith is Check, for a server with these options.
+// CheckWith is like Check, for a server with these options.
 func CheckWith(a Address, o Options) error { return o.check(a.Local()) }
 
-// Listen begins to listen, so that connections wait to be served. A socket in the file system is
-// for this user alone (mode 0600). One that another process has left behind is replaced; if that
-// process still listens, or if something else has the path, that is an error.
+// Listen starts listening; connections wait until Serve. A socket in the file system is for
+// this user only (mode 0600). It replaces a socket left behind by another process. Listen fails
+// if the other process still listens, or if the path is another kind of file.
 func Listen(ctx context.Context, a Address, token Token) (*Server, error) {
 	return ListenWith(ctx, a, Options{Token: token})
 }
 
-// ListenWith is Listen, with options.
+// ListenWith is like Listen, with options.
 func ListenWith(ctx context.Context, a Address, o Options) (*Server, error) {
 	if err := CheckWith(a, o); err != nil {
 		return nil, err
@@ -107,13 +107,13 @@ func ListenWith(ctx context.Context, a Address, o Options) (*Server, error) {
 		return nil, reason(err)
 	}
 	s, err := Over(l, o)
-	if err != nil { // localhost can be anything, as /etc/hosts has it
+	if err != nil { // localhost can be any address in /etc/hosts
 		return nil, fmt.Errorf("%s is %w", a.host, err)
 	}
 	return s, nil
 }
 
-// Over is ListenWith, for a listener that is there already. Where it may not serve, the listener is closed.
+// Over is like ListenWith, for an existing listener. On failure it closes the listener.
 func Over(l net.Listener, o Options) (*Server, error) {
 	s := newServer(l, o)
 	tcp, ok := l.Addr().(*net.TCPAddr)
@@ -140,7 +140,7 @@ func newServer(l net.Listener, o Options) *Server {
 	return s
 }
 
-// reason is why nothing listens, without the address, which the caller says.
+// reason returns why listening failed, without the address, which the caller adds.
 func reason(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
@@ -148,7 +148,7 @@ func reason(err error) error {
 	return err
 }
 
-// Address is where the server listens: HOST:PORT with the port that it has got, or unix:PATH.
+// Address returns where the server listens: HOST:PORT with the actual port, or unix:PATH.
 func (s *Server) Address() string {
 	if a := s.listener.Addr(); a.Network() == "unix" {
 		return "unix:" + a.String()
@@ -156,8 +156,8 @@ func (s *Server) Address() string {
 	return s.listener.Addr().String()
 }
 
-// Serve answers with h until [Server.Stop], and then returns nil; else it returns why it cannot
-// go on. h gets only those requests that bear the token, if there is one.
+// Serve answers requests with h until [Server.Stop], and then returns nil. Otherwise it returns
+// why it cannot continue. If there is a token, h gets only requests with it.
 func (s *Server) Serve(h http.Handler, log *slog.Logger) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -178,7 +178,7 @@ func (s *Server) Serve(h http.Handler, log *slog.Logger) error {
 	return nil
 }
 
-// guard is what holds for each request.
+// guard applies the checks and headers of all requests.
 func (s *Server) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -200,10 +200,10 @@ func (s *Server) guard(h http.Handler) http.Handler {
 	})
 }
 
-// sameOrigin reports whether the request comes from a page that this server has served, or from no page.
-// Browsers name the origin in each request that could change something, and in each whose answer a page of
-// another origin could read; no other client needs to. Of the rest, such as an image of another page, they say
-// where it comes from (Fetch Metadata): then only a link may lead here.
+// sameOrigin reports whether the request comes from a page served by this server, or not from a
+// page. Browsers send the origin with each request that could change something, and with each
+// whose answer a page of another origin could read. Other clients need not. For other requests,
+// such as an image in a page, browsers send Fetch Metadata; then only links may lead here.
 func sameOrigin(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
@@ -221,9 +221,9 @@ func sameOrigin(r *http.Request) bool {
 	return len(origins) == 1 && err == nil && u.Scheme == scheme && u.Host == r.Host && r.Host != ""
 }
 
-// numeric reports whether no foreign page can have been loaded from this host. A page can have
-// its own name resolved to 127.0.0.1, and then a browser lets it read what is there: but the name
-// stays in the Host header. It cannot have an address for a name.
+// numeric reports whether pages from this host cannot be foreign. A foreign page can have its
+// own name resolved to 127.0.0.1, and the browser then lets it read answers from there. But the
+// name stays in the Host header, and a page's name cannot be an address.
 func numeric(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -231,16 +231,16 @@ func numeric(host string) bool {
 		host = host[1 : len(host)-1]
 	}
 	_, err := netip.ParseAddr(host)
-	return err == nil || host == "localhost" || host == "" // no browser sends none
+	return err == nil || host == "localhost" || host == "" // no browser sends an empty one
 }
 
-// Stop closes the listener, lets requests that are under way be answered until ctx ends, and cuts
-// the others off then. The socket is removed, unless another process has the path by now.
+// Stop closes the listener, lets requests under way finish until ctx ends, and then cuts off
+// the rest. It removes the socket, unless the path now belongs to another process.
 func (s *Server) Stop(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		_ = s.http.Close()
 	}
-	_ = s.listener.Close() // Shutdown has, if there was a Serve
+	_ = s.listener.Close() // Shutdown has closed it, but only if there was a Serve
 	return errors.Join(err, s.close())
 }

@@ -12,19 +12,20 @@ import (
 	"github.com/leasehold/leasehold/internal/reread"
 )
 
-// longestToken bounds the file of a token, in bytes.
+// longestToken is the maximum size of a token's file, in bytes.
 const longestToken = 4096
 
 type tokenSum [sha256.Size]byte
 
-// A Token is a secret that each request must bear. The zero Token is none: all are answered.
+// A Token is a secret required of each request. The zero Token means none: all requests are
+// answered.
 type Token struct {
-	sum *atomic.Pointer[tokenSum] // which changes when the file does
+	sum *atomic.Pointer[tokenSum] // changes when the file does
 }
 
-// ReadToken reads the token that is the only line of a file. It fails if the file cannot be
-// read, is empty or has anything in it that a header cannot carry, and if users that are neither
-// its owner nor in its group may read or write it.
+// ReadToken reads a token, the only line of a file. It fails if the file cannot be read, is
+// empty, has characters not allowed in a header, or is accessible to users other than its owner
+// and group.
 func ReadToken(file string) (Token, error) {
 	text, err := reread.Secret(file)
 	if err != nil {
@@ -39,7 +40,7 @@ func ReadToken(file string) (Token, error) {
 	return t, nil
 }
 
-// sumOf is the hash of the token that a file has.
+// sumOf returns the hash of the token in a file.
 func sumOf(file string, text []byte) (tokenSum, error) {
 	if len(text) > longestToken {
 		return tokenSum{}, fmt.Errorf("%s has more than %d bytes, which no token needs", file, longestToken)
@@ -61,9 +62,9 @@ func checkToken(text string) error {
 	return nil
 }
 
-// refusal says why a request is refused that does not bear the token, and has the answer say what is asked for. The
-// token may be the password of a user of any name, too: a browser asks its user for nothing else, and some clients
-// can send nothing else.
+// refusal returns why a request without the right token is refused, or "", and adds the headers
+// asking for it. The token may also be the password of any user, because browsers ask for
+// nothing else, and some clients can send nothing else.
 func (t Token) refusal(w http.ResponseWriter, r *http.Request) string {
 	if t.sum == nil {
 		return ""
@@ -79,7 +80,8 @@ func (t Token) refusal(w http.ResponseWriter, r *http.Request) string {
 		why, bearer = "a token is needed, as a bearer token or as the password of any user", "Bearer"
 		given = ""
 	}
-	// Of the hashes, so that not even the length of the token shows in the time that it takes. No token is empty.
+	// It compares hashes, so that timing does not reveal even the length of the token. No token
+	// is empty.
 	sum := sha256.Sum256([]byte(given))
 	if subtle.ConstantTimeCompare(sum[:], t.sum.Load()[:]) == 1 {
 		return ""

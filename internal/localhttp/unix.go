@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// listenUnix makes a socket that is for this user alone. The returned function removes it.
+// listenUnix makes a socket for this user only. The returned function removes it.
 func listenUnix(ctx context.Context, path string) (l net.Listener, remove func() error, err error) {
-	// Of two processes that find one left-over socket, the second must not remove the first's.
+	// If two processes find the same stale socket, the second must not remove the first one's
+	// new socket.
 	unlock, err := lockDirectory(path)
 	if err != nil {
 		return nil, nil, err
@@ -27,7 +28,7 @@ func listenUnix(ctx context.Context, path string) (l net.Listener, remove func()
 		return nil, nil, reason(err)
 	}
 	if u, ok := l.(*net.UnixListener); ok {
-		u.SetUnlinkOnClose(false) // by its path it would remove another's
+		u.SetUnlinkOnClose(false) // by its path it could remove another process's
 	}
 	if err = os.Chmod(path, 0o600); err != nil {
 		return nil, nil, errors.Join(err, l.Close(), os.Remove(path))
@@ -39,13 +40,13 @@ func listenUnix(ctx context.Context, path string) (l net.Listener, remove func()
 	return l, func() error {
 		now, err := os.Lstat(path)
 		if err != nil || !os.SameFile(ours, now) {
-			return nil //nolint:nilerr // it is gone, or another's
+			return nil //nolint:nilerr // it no longer exists, or is another process's
 		}
 		return os.Remove(path)
 	}, nil
 }
 
-// removeStale removes a socket that nobody listens on, if there is one.
+// removeStale removes the socket, if there is one and no process listens on it.
 func removeStale(ctx context.Context, path string) error {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):

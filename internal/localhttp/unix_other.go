@@ -10,10 +10,11 @@ import (
 // wsaRefused is WSAECONNREFUSED, which package syscall does not have.
 const wsaRefused = syscall.Errno(10061)
 
-// A directory cannot be locked here: two processes that begin at one moment are not kept apart.
+// lockDirectory does nothing, because a directory cannot be locked here: two processes may
+// start at the same moment.
 func lockDirectory(string) (unlock func(), err error) { return func() {}, nil }
 
-// A socket has the rights of its directory here.
+// restrict does nothing, because a socket has the permissions of its directory here.
 func restrict(uintptr) {}
 
 func refused(err error) bool { return errors.Is(err, wsaRefused) }

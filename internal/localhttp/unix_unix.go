@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockTimeout is how long another may take to make its socket in the same directory.
+// lockTimeout limits the wait for another process making its socket in the same directory.
 const lockTimeout = 2 * time.Second
 
 // lockDirectory keeps other processes from making a socket in the directory of path.
@@ -25,7 +25,7 @@ func lockDirectory(path string) (unlock func(), err error) {
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			// A file system without locks: it is as good as it can be.
+			// Other errors come from file systems without locks. Continue without one.
 			return func() { _ = dir.Close() }, nil
 		}
 		if time.Since(began) > lockTimeout {
@@ -34,8 +34,8 @@ func lockDirectory(path string) (unlock func(), err error) {
 	}
 }
 
-// restrict is for a socket that has no name yet, so that there is no moment in which others may
-// connect. Systems other than Linux do not know that, but there a umask of 022 does the same.
+// restrict sets the mode of a socket that has no name yet, so that others can never connect.
+// Systems other than Linux ignore this, but a umask of 022 has the same effect there.
 func restrict(fd uintptr) { _ = unix.Fchmod(int(fd), 0o600) }
 
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
