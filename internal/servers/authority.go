@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// An Authority signs certificates for tests, valid also in the year in which virtual
+// An Authority signs certificates for tests. They are also valid in the year in which virtual
 // time begins.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority that nobody trusts yet.
+// NewAuthority makes an authority. No client trusts it yet.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{}
@@ -59,7 +59,7 @@ func (a *Authority) sign(t testing.TB, c *x509.Certificate) ([]byte, *ecdsa.Priv
 	return der, key
 }
 
-// Issue makes a certificate for servers with these names or addresses, and for clients.
+// Issue returns a certificate for servers with these names or addresses, and for clients.
 func (a *Authority) Issue(t testing.TB, names ...string) tls.Certificate {
 	t.Helper()
 	c := &x509.Certificate{
@@ -78,10 +78,10 @@ func (a *Authority) Issue(t testing.TB, names ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// PEM is the authority's own certificate.
+// PEM returns the authority's own certificate.
 func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.cert.Raw) }
 
-// Write issues a certificate and writes it, its key and the authority's into dir, as
+// Write issues a certificate, and writes it, its key and the authority's certificate to dir as
 // me.pem, me.key and ca.pem.
 func (a *Authority) Write(t testing.TB, dir string, names ...string) {
 	t.Helper()

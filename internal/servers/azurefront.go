@@ -23,11 +23,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 )
 
-// StartAzureFront starts a server inside the test process that answers as Azure Blob Storage does, as far
-// as its documentation says how: one account with block blobs, without leases and snapshots. It lists in
-// pages, and from where it is told to, which the emulator of [StartAzurite] overlooks. It checks signatures
-// and permissions, and refuses parameters and conditions that it does not know, so that a request which
-// loses its condition is no request without one.
+// StartAzureFront starts a server inside the test process with one account. It behaves like
+// Azure Blob Storage, as far as documented, for block blobs without leases and snapshots. It
+// lists in pages and honours startFrom, which the emulator of [StartAzurite] ignores. It checks
+// signatures and permissions. It refuses unknown parameters and conditions, so that a
+// misspelled condition is not silently dropped.
 func StartAzureFront(t testing.TB) *Azurite {
 	t.Helper()
 	front := &azureFront{containers: map[string]map[string]*azureBlob{}}
@@ -36,7 +36,7 @@ func StartAzureFront(t testing.TB) *Azurite {
 	return &Azurite{Endpoint: server.URL + "/" + accessKey, Account: accessKey, Key: base64.StdEncoding.EncodeToString([]byte(secretKey))}
 }
 
-// OnAzure runs a test on [StartAzureFront] and, where that is not left out, on [StartAzurite].
+// OnAzure runs a test on [StartAzureFront] and, unless it is skipped, on [StartAzurite].
 func OnAzure(t *testing.T, test func(t *testing.T, srv *Azurite)) {
 	t.Helper()
 	t.Run(Front, func(t *testing.T) { test(t, StartAzureFront(t)) })
@@ -48,19 +48,19 @@ func OnAzure(t *testing.T, test func(t *testing.T, srv *Azurite)) {
 type azureFront struct {
 	mu         sync.Mutex
 	containers map[string]map[string]*azureBlob
-	last       int // of all ETags
+	last       int // counts all ETags
 }
 
-// An azureBlob is there, in the eyes of a reader, once it has an ETag. Blocks can be there before.
+// An azureBlob exists for readers once it has an ETag. It can have blocks before.
 type azureBlob struct {
 	body     []byte
 	etag     string
 	modified string
-	blocks   map[string][]byte // that no commit has taken, by their IDs
-	taken    map[string][]byte // by the last commit, which may come once more
+	blocks   map[string][]byte // not yet committed, by ID
+	taken    map[string][]byte // by the last commit, which may be repeated
 }
 
-// An azureError is an answer that refuses, with its code and what more it says.
+// An azureError is an error answer, with its code and a detail.
 type azureError struct {
 	status       int
 	code, detail string
@@ -97,9 +97,9 @@ func (f *azureFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pass(w, answer)
 }
 
-// azureRequests are those that there are, by their method, what they are about and their comp: what
-// parameters and conditions they take, and the permission that they need of a SAS ("" is none: the
-// key of the account).
+// azureRequests are the known requests by method, resource and comp, each with its parameters,
+// its conditions and the permission it needs in a SAS ("": a SAS is not enough, but the account
+// key is).
 var azureRequests = map[string]struct{ parameters, conditions, may string }{
 	"PUT container ":         {"restype", "", ""},
 	"GET container ":         {"restype", "", "r"},
@@ -158,7 +158,7 @@ func (f *azureFront) route(w http.ResponseWriter, r *http.Request, body []byte) 
 	return f.serve(w, r, what, path[1], path[2], body)
 }
 
-// admit checks the signature with the key of the account, or the SAS.
+// admit checks the signature by the account key, or the SAS.
 func (f *azureFront) admit(r *http.Request, query url.Values, in, may string) error {
 	key := base64.StdEncoding.EncodeToString([]byte(secretKey))
 	signature, signed := strings.CutPrefix(r.Header.Get("Authorization"), "SharedKey "+accessKey+":")
@@ -168,7 +168,7 @@ func (f *azureFront) admit(r *http.Request, query url.Values, in, may string) er
 	case r.Header.Get("Authorization") != "":
 		return &azureError{403, "AuthenticationFailed", "The MAC signature found in the HTTP request is not the same as any computed signature."}
 	case query.Get("sig") == "":
-		return &azureError{404, "ResourceNotFound", ""} // so it says of what is private
+		return &azureError{404, "ResourceNotFound", ""} // Azure's answer about private resources
 	}
 	by, err := service.NewSharedKeyCredential(accessKey, key)
 	if err != nil {
@@ -191,7 +191,7 @@ func (f *azureFront) admit(r *http.Request, query url.Values, in, may string) er
 	return nil
 }
 
-// sharedKey gives the signature of a request:
+// sharedKey returns the signature of a request:
 // https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
 func sharedKey(r *http.Request, query url.Values) string {
 	lines := []string{r.Method}
@@ -278,7 +278,7 @@ func (f *azureFront) serve(w http.ResponseWriter, r *http.Request, what, in, nam
 	return nil
 }
 
-// admits gives the error of the conditions of a write.
+// admits checks the conditions of a write.
 func (b *azureBlob) admits(r *http.Request) error {
 	match, none := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
 	switch {
@@ -292,7 +292,7 @@ func (b *azureBlob) admits(r *http.Request) error {
 	return nil
 }
 
-// write makes the blob one with this body. Blocks that were not committed are gone then.
+// write replaces the blob's body. Uncommitted blocks are dropped.
 func (f *azureFront) write(w http.ResponseWriter, b *azureBlob, body []byte) {
 	f.last++
 	b.body, b.blocks, b.taken = body, map[string][]byte{}, nil
@@ -302,7 +302,7 @@ func (f *azureFront) write(w http.ResponseWriter, b *azureBlob, body []byte) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// assemble makes a body of the blocks in a list.
+// assemble returns the body from the blocks in a list.
 func (b *azureBlob) assemble(text []byte) (whole []byte, taken map[string][]byte, err error) {
 	var of struct {
 		XMLName xml.Name `xml:"BlockList"`
@@ -328,7 +328,7 @@ func (b *azureBlob) assemble(text []byte) (whole []byte, taken map[string][]byte
 	return whole, taken, nil
 }
 
-// serve answers what needs a blob that is there.
+// serve answers requests about an existing blob.
 func (b *azureBlob) serve(w http.ResponseWriter, r *http.Request, what string, blobs map[string]*azureBlob, name string) error {
 	match, none := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
 	switch {
@@ -358,7 +358,7 @@ func (b *azureBlob) serve(w http.ResponseWriter, r *http.Request, what string, b
 	return nil
 }
 
-// list lists blobs in byte order. The ETags of a listing have no quotes.
+// list lists blobs in byte order. ETags in a listing have no quotes.
 func list(w http.ResponseWriter, blobs map[string]*azureBlob, query url.Values) error {
 	type item struct {
 		Name     string

@@ -17,17 +17,17 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 )
 
-// An Azurite is a running emulator of Azure Blob Storage, with one account.
+// An Azurite is a running emulator of Azure Blob Storage with one account.
 type Azurite struct {
 	Endpoint string // of the account: http://127.0.0.1:PORT/ACCOUNT
 	Account  string
 	Key      string // of the account, in base64
-	// Process can be paused and resumed. What it was told last is lost if it is killed.
+	// Process can be paused and resumed. If it is killed, its latest writes are lost.
 	Process *Server
 }
 
-// AzuriteAhead installs the emulator, for a test that starts it where no packages can be reached.
-// The test is skipped where there are none here either.
+// AzuriteAhead installs the emulator, for a test that starts it without access to packages. It
+// skips the test if packages are not accessible here either.
 func AzuriteAhead(t testing.TB) {
 	t.Helper()
 	skip(t, "azurite")
@@ -46,7 +46,7 @@ func azuriteScript(t testing.TB) string {
 	return script
 }
 
-// ConnectionString gives the account in the form that Azure's tools take.
+// ConnectionString returns the account in the format of Azure's tools.
 func (a *Azurite) ConnectionString() string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;", a.Account, a.Key, a.Endpoint)
 }
@@ -65,20 +65,20 @@ func (a *Azurite) Container(t testing.TB) string {
 	return name
 }
 
-// URL gives the URL of a store ("container") or a lock ("container/key") on the emulator. The
-// credentials are not in it: see [Azurite.Env].
+// URL returns the URL of a store ("container") or a lock ("container/key") on the emulator,
+// without credentials: see [Azurite.Env].
 func (a *Azurite) URL(container string) string { return a.URLAt(a.Endpoint, container) }
 
-// URLAt is URL for a proxy that stands before the emulator: its endpoint is that of the account.
+// URLAt is like URL, for a proxy in front of the emulator. The endpoint includes the account.
 func (a *Azurite) URLAt(endpoint, container string) string {
 	return "azblob://" + container + "?endpoint=" + endpoint
 }
 
-// Host gives the endpoint of the emulator itself, for a proxy.
+// Host returns the emulator's endpoint without the account, for a proxy.
 func (a *Azurite) Host() string { return strings.TrimSuffix(a.Endpoint, "/"+a.Account) }
 
-// SAS gives a SAS of all that locks need in the container, as a query, which is valid for d from
-// now on: less than nothing, and it has expired.
+// SAS returns a SAS with all permissions locks need in the container, as a query. It is valid
+// for d; with a negative d it has already expired.
 func (a *Azurite) SAS(t testing.TB, container string, d time.Duration) string {
 	t.Helper()
 	key, err := service.NewSharedKeyCredential(a.Account, a.Key)
@@ -96,7 +96,7 @@ func (a *Azurite) SAS(t testing.TB, container string, d time.Duration) string {
 	return query.Encode()
 }
 
-// Append makes an append blob, of the kind that no store writes, with a word in it.
+// Append makes an append blob with some text. Stores never write this kind.
 func (a *Azurite) Append(ctx context.Context, containerName, name string) error {
 	client, err := container.NewClientFromConnectionString(a.ConnectionString(), containerName, nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *Azurite) Append(ctx context.Context, containerName, name string) error 
 	return err
 }
 
-// Env gives the environment variables with which another process reaches the emulator.
+// Env returns the environment variables with which another process reaches the emulator.
 func (a *Azurite) Env() []string {
 	return []string{
 		"AZURE_STORAGE_ACCOUNT=" + a.Account,
@@ -121,8 +121,8 @@ func (a *Azurite) Env() []string {
 }
 
 // StartAzurite starts Azurite with an empty data directory, waits until it answers, and stops
-// it when the test ends. The test is skipped where npm is not there or reaches no packages.
-// Subtests may share it, each with a container of its own.
+// it when the test ends. It skips the test if npm is missing or cannot reach packages. Subtests
+// may share it, each with its own container.
 func StartAzurite(t testing.TB) *Azurite {
 	t.Helper()
 	skip(t, "azurite")
@@ -132,8 +132,9 @@ func StartAzurite(t testing.TB) *Azurite {
 		host, number := port.split()
 		return command{
 			path: "node",
-			// On disk: in its memory mode it hangs after ten minutes. It knows the versions of
-			// the service up to some, and SDKs ask for newer ones.
+			// Data is on disk, because the memory mode hangs after ten minutes. SDKs ask for
+			// newer versions of the service than the emulator knows, so it must not check the
+			// version.
 			args: []string{script, "--silent", "--disableTelemetry", "--skipApiVersionCheck", "--location", dir, "--blobHost", host, "--blobPort", number},
 			env:  []string{"AZURITE_ACCOUNTS=" + a.Account + ":" + a.Key},
 		}
@@ -142,7 +143,7 @@ func StartAzurite(t testing.TB) *Azurite {
 	return a
 }
 
-// answersHTTP is how a server of no other kind shows that it serves requests.
+// answersHTTP reports whether a server serves any requests.
 func answersHTTP(ctx context.Context, s *Server) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint, nil)
 	if err != nil {

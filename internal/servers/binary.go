@@ -18,11 +18,11 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// binaries are the paths of the executables that Binary has returned, by name: what is
-// built stays so while a process lives, and asking the go command takes it a second.
+// binaries caches the results of Binary by name, because asking the go command takes a second.
+// An executable stays valid while the process lives.
 var binaries sync.Map
 
-// Binary returns the path of the server's executable, built if need be.
+// Binary returns the path of the server's executable, after building it if necessary.
 func Binary(ctx context.Context, name string) (string, error) {
 	if path, known := binaries.Load(name); known {
 		return path.(string), nil //nolint:errcheck // nothing else is stored
@@ -37,8 +37,8 @@ func Binary(ctx context.Context, name string) (string, error) {
 	return path, err
 }
 
-// build has the go command build a server. Only one process on the machine builds at a
-// time: two test binaries that need the same server at once would both compile all of it.
+// build builds a server with the go command. Only one process on the machine builds at a time:
+// otherwise two test binaries that need the same server would both compile all of it.
 func build(ctx context.Context, name string) (string, error) {
 	dir, err := pinnedDir()
 	if err != nil {
@@ -51,8 +51,8 @@ func build(ctx context.Context, name string) (string, error) {
 	}
 	defer unlock()
 
-	// With -n the go command builds the tool into its cache, and prints the
-	// path of the executable instead of running it.
+	// With -n, the go command builds the tool into its cache, and prints the executable's path
+	// instead of running it.
 	cmd := exec.CommandContext(ctx, "go", "tool", "-n", name)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
@@ -68,9 +68,9 @@ func build(ctx context.Context, name string) (string, error) {
 	return path, nil
 }
 
-// pinnedDir finds the module of the servers upwards of the working directory,
-// which for a test is the directory of its package. (The path that the compiler
-// keeps of this file would be no path at all under -trimpath.)
+// pinnedDir finds the module of the servers in the working directory, which for a test is its
+// package's directory, or above it. The path of this file as compiled would be unusable with
+// -trimpath.
 func pinnedDir() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -87,12 +87,12 @@ func pinnedDir() (string, error) {
 	}
 }
 
-// errNotInstalled: the machine cannot install a server that npm installs, because it has no
-// npm or npm reaches no packages.
+// errNotInstalled is the error of a server from npm that cannot be installed, because npm is
+// missing or cannot reach packages.
 var errNotInstalled = errors.New("cannot be installed here")
 
-// installS3rver returns the path of s3rver's script, in a cache directory into
-// which npm installs it once.
+// installS3rver returns the path of s3rver's script. npm installs it once, in a cache
+// directory.
 func installS3rver(ctx context.Context) (string, error) {
 	const version = "3.7.1"
 	return install(ctx, "s3rver", version, filepath.Join("s3rver", "bin", "s3rver.js"), func(dir string) ([]string, error) {
@@ -100,8 +100,8 @@ func installS3rver(ctx context.Context) (string, error) {
 	})
 }
 
-// installAzurite returns the path of Azurite's script. All that it depends on is pinned by
-// the files in pinned/azurite.
+// installAzurite returns the path of Azurite's script. The files in pinned/azurite pin all its
+// dependencies.
 func installAzurite(ctx context.Context) (string, error) {
 	pinned, err := pinnedDir()
 	if err != nil {
@@ -126,8 +126,8 @@ func installAzurite(ctx context.Context) (string, error) {
 	})
 }
 
-// install has npm install a server into the cache, once, and returns the path of its script.
-// The arguments of npm are those that prepare returns, who finds the directory made.
+// install installs a server with npm in the cache, once, and returns the path of its script.
+// prepare returns npm's arguments; the directory exists when it is called.
 func install(ctx context.Context, name, version, script string, prepare func(dir string) ([]string, error)) (string, error) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		return "", fmt.Errorf("%s %w: there is no npm on PATH", name, errNotInstalled)
@@ -162,7 +162,7 @@ func install(ctx context.Context, name, version, script string, prepare func(dir
 	if _, err := os.Stat(script); err != nil {
 		return "", fmt.Errorf("install %s: %w", name, err)
 	}
-	// Last of all, so that an installation cut short is not taken for one.
+	// This comes last, so that an interrupted installation does not look complete.
 	return script, os.WriteFile(done, nil, 0o644)
 }
 

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// GCS is the name of the emulator of Google Cloud Storage: see [StartGCS]. It is pinned in a module
-// of its own, because what it depends on would change what the other servers are built from.
+// GCS is the name of the emulator of Google Cloud Storage: see [StartGCS]. It has a module of
+// its own, because its dependencies would change the builds of the other servers.
 const GCS = "fake-gcs-server"
 
-// StartGCS is Start for the emulator of Google Cloud Storage. It wants no credentials and speaks no
-// S3: of the methods of the server, [Server.GCSBucket], MakeBucket, Stop, Restart, Pause and Resume
-// are for it. It keeps its data in memory, as gofakes3 does.
+// StartGCS is like Start, for the emulator of Google Cloud Storage. It needs no credentials and
+// does not speak S3. Of the server's methods, use only [Server.GCSBucket], MakeBucket, Stop,
+// Restart, Pause and Resume. Like gofakes3, it keeps its data in memory.
 func StartGCS(t testing.TB) *Server {
 	t.Helper()
 	path := binary(t, GCS)
@@ -25,12 +25,12 @@ func StartGCS(t testing.TB) *Server {
 	})
 }
 
-// listsGCSBuckets is how the emulator shows that it serves requests.
+// listsGCSBuckets reports whether the emulator serves requests.
 func listsGCSBuckets(ctx context.Context, s *Server) error {
 	return s.gcs(ctx, http.MethodGet, "")
 }
 
-// GCSBucket is Bucket for [StartGCS].
+// GCSBucket is like Bucket, for [StartGCS].
 func (s *Server) GCSBucket(t testing.TB) string {
 	t.Helper()
 	name := "test-" + strings.ToLower(rand.Text())
@@ -38,13 +38,13 @@ func (s *Server) GCSBucket(t testing.TB) string {
 	return name
 }
 
-// GCSURL is URL for [StartGCS].
+// GCSURL is like URL, for [StartGCS].
 func (s *Server) GCSURL(bucket string) string { return GCSURLAt(s.Endpoint, bucket) }
 
-// GCSURLAt is GCSURL for a proxy that stands before the server.
+// GCSURLAt is like GCSURL, for a proxy in front of the server.
 func GCSURLAt(endpoint, bucket string) string { return "gs://" + bucket + "?endpoint=" + endpoint }
 
-// gcs sends a request about the buckets.
+// gcs sends a request about buckets.
 func (s *Server) gcs(ctx context.Context, method, body string) error {
 	req, err := http.NewRequestWithContext(ctx, method, s.Endpoint+"/storage/v1/b?project=test", strings.NewReader(body))
 	if err != nil {

@@ -26,15 +26,16 @@ import (
 // Front is the name of the servers of [StartGCSFront] and [StartAzureFront].
 const Front = "front"
 
-// frontPage is how many objects a front lists at a time, however many it is asked for: clouds may
-// list fewer than that, and so no test needs a thousand objects to see a second page.
+// frontPage is the maximum number of objects in one page of a listing, whatever the request
+// asks for. Clouds may list fewer than asked, and tests see a second page without a thousand
+// objects.
 const frontPage = 100
 
-// StartGCSFront starts a server inside the test process that answers as Google Cloud Storage does, as
-// far as its documentation says how, where the emulator of [StartGCS] does not: it keeps to the conditions
-// of reads and deletes, lists in pages, knows which bytes of an upload have arrived, and gives of a
-// resource the fields that it was asked for. It refuses parameters that it does not know, so that a
-// request which loses its condition or misspells it is no request without one.
+// StartGCSFront starts a server inside the test process. It behaves like Google Cloud Storage,
+// as far as documented, where the emulator of [StartGCS] does not: it honours conditions of
+// reads and deletes, lists in pages, knows which bytes of an upload have arrived, and returns
+// only the requested fields of a resource. It refuses unknown parameters, so that a misspelled
+// condition is not silently dropped.
 func StartGCSFront(t testing.TB) *Server {
 	t.Helper()
 	server := httptest.NewServer(&gcsFront{buckets: map[string]*gcsBucket{}, uploads: map[string]*gcsUpload{}, last: 1_700_000_000_000_000})
@@ -42,7 +43,7 @@ func StartGCSFront(t testing.TB) *Server {
 	return &Server{Name: Front, Endpoint: server.URL}
 }
 
-// OnGCS runs a test on [StartGCSFront] and, where that is not left out, on [StartGCS].
+// OnGCS runs a test on [StartGCSFront] and, unless it is skipped, on [StartGCS].
 func OnGCS(t *testing.T, test func(t *testing.T, srv *Server)) {
 	t.Helper()
 	t.Run(Front, func(t *testing.T) { test(t, StartGCSFront(t)) })
@@ -54,8 +55,8 @@ func OnGCS(t *testing.T, test func(t *testing.T, srv *Server)) {
 type gcsFront struct {
 	mu      sync.Mutex
 	buckets map[string]*gcsBucket
-	uploads map[string]*gcsUpload // by their IDs
-	last    int64                 // generation of all
+	uploads map[string]*gcsUpload // by ID
+	last    int64                 // the latest generation of all objects
 }
 
 type gcsBucket struct {
@@ -67,7 +68,7 @@ type gcsBucket struct {
 	objects map[string][]*gcsObject // by name, the oldest generation first
 }
 
-// A gcsObject is one generation of an object, with its resource as JSON has it.
+// A gcsObject is one generation of an object, and its resource in JSON.
 type gcsObject struct {
 	Name         string `json:"name"`
 	Generation   int64  `json:"generation,string"`
@@ -79,7 +80,7 @@ type gcsObject struct {
 	body         []byte
 }
 
-// live gives the current generation of the object, or one of generation 0.
+// live returns the current generation of the object, or one with generation 0 if there is none.
 func (b *gcsBucket) live(name string) *gcsObject {
 	if all := b.objects[name]; len(all) > 0 && all[len(all)-1].Deleted == "" {
 		return all[len(all)-1]
@@ -87,7 +88,7 @@ func (b *gcsBucket) live(name string) *gcsObject {
 	return &gcsObject{}
 }
 
-// A gcsUpload is a resumable upload, and what it was answered at its end.
+// A gcsUpload is a resumable upload.
 type gcsUpload struct {
 	bucket        string
 	object        gcsObject
@@ -96,7 +97,7 @@ type gcsUpload struct {
 	ended, cancel bool
 }
 
-// A gcsError is an answer that refuses.
+// A gcsError is an error answer.
 type gcsError struct {
 	status          int
 	reason, message string
@@ -119,9 +120,9 @@ var gcsPath = regexp.MustCompile(`^(/upload)?/storage/v1/b(?:/([^/]+)(/o(?:/([^/
 func (f *gcsFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := whole(r)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client has left, and with it what it had to say
+		panic(http.ErrAbortHandler) // the client has left, and the body is incomplete
 	}
-	// The lock is held for no client that is slow to read.
+	// The answer is recorded first, so that a slow reader does not hold the lock.
 	answer := httptest.NewRecorder()
 	answer.Header().Set("X-Guploader-Uploadid", "front")
 	f.mu.Lock()
@@ -143,14 +144,14 @@ func whole(r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// pass sends an answer that is ready.
+// pass sends a recorded answer.
 func pass(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
 	maps.Copy(w.Header(), answer.Header())
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(answer.Body.Bytes())
 }
 
-// gcsRefuse answers in JSON, or in a line of text where the body of an object was asked for.
+// gcsRefuse answers in JSON, or in plain text if the request was for the body of an object.
 func gcsRefuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := &gcsError{500, "internalError", err.Error()}
 	errors.As(err, &refused)
@@ -219,7 +220,7 @@ func (f *gcsFront) route(w http.ResponseWriter, r *http.Request, body []byte) er
 	return b.download(w, name, query)
 }
 
-// gcsJSON writes the fields of a resource that were asked for.
+// gcsJSON writes the requested fields of a resource.
 func gcsJSON(w http.ResponseWriter, query url.Values, resource any) error {
 	text, err := json.Marshal(resource)
 	if fields := query.Get("fields"); err == nil && fields != "" {
@@ -236,7 +237,7 @@ func gcsJSON(w http.ResponseWriter, query url.Values, resource any) error {
 			if !nested {
 				return gcsInvalid("Invalid field selection %s", fields)
 			}
-			fields, _ := item.(map[string]any) // as every item of the listing is
+			fields, _ := item.(map[string]any) // every item of a listing is one
 			keep(fields, strings.Split(strings.TrimSuffix(of, ")"), ","))
 		}
 		text, err = json.Marshal(all)
@@ -274,7 +275,7 @@ func gcsNumber(query url.Values, name string) (n int64, given bool, err error) {
 	return n, given, err
 }
 
-// holds gives the error of the conditions on the current generation.
+// holds checks the conditions on the current generation.
 func holds(query url.Values, now int64) error {
 	match, must, err := gcsNumber(query, "ifGenerationMatch")
 	other, mustNot, bad := gcsNumber(query, "ifGenerationNotMatch")
@@ -368,7 +369,7 @@ func part(of *multipart.Reader, take func(kind string, text []byte) error) error
 
 var contentRange = regexp.MustCompile(`^bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$`)
 
-// session carries on with an upload. Whoever knows its URI needs no credentials.
+// session continues an upload. Its URI replaces credentials.
 func (f *gcsFront) session(w http.ResponseWriter, r *http.Request, query url.Values, body []byte) error {
 	u := f.uploads[query.Get("upload_id")]
 	switch {
@@ -411,7 +412,7 @@ func (f *gcsFront) session(w http.ResponseWriter, r *http.Request, query url.Val
 	return gcsJSON(w, query, written)
 }
 
-// find gives the generation that was asked for, or the current one.
+// find returns the requested generation, or the current one.
 func (b *gcsBucket) find(name string, query url.Values) (*gcsObject, error) {
 	generation, given, err := gcsNumber(query, "generation")
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// IAMNames are the servers that have identities with policies: see [StartIAM]. gofakes3
-// allows everything to everybody.
+// IAMNames are the servers with identities and policies: see [StartIAM]. gofakes3 allows
+// everything to everyone.
 var IAMNames = []string{"versitygw", "minio"}
 
-// StartIAM is Start for one of [IAMNames], on which [Server.Restricted] makes identities.
+// StartIAM is like Start, for one of [IAMNames]. Use [Server.Restricted] to make identities.
 func StartIAM(t testing.TB, name string) *Server {
 	t.Helper()
 	path := binary(t, name)
@@ -33,8 +33,7 @@ func StartIAM(t testing.TB, name string) *Server {
 			return pinned[name].command(path, port.addr, dir)
 		})
 	}
-	// Identities and policies are kept by a process of their own, which the gateway asks
-	// over a socket.
+	// A separate process keeps identities and policies. The gateway asks it over a socket.
 	dir, err := os.MkdirTemp("", "iam") //nolint:usetesting // the path of a socket may have about 100 bytes, and t.TempDir is named after the test
 	if err != nil {
 		t.Fatal(err)
@@ -56,20 +55,20 @@ func StartIAM(t testing.TB, name string) *Server {
 	return s
 }
 
-// assumesRoles is how a server shows that it makes identities, which MinIO does a while
-// after it has begun to serve other requests.
+// assumesRoles reports whether a server makes identities. MinIO does so some time after it
+// serves other requests.
 func assumesRoles(ctx context.Context, s *Server) error {
 	const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:*"],"Resource":["arn:aws:s3:::*"]}]}`
 	return s.assumeRole(ctx, new(Server), everything)
 }
 
-// listsUsers is how an IAM service shows that it serves requests.
+// listsUsers reports whether an IAM service serves requests.
 func listsUsers(ctx context.Context, s *Server) error {
 	return s.query(ctx, "iam", &struct{}{}, "Action", "ListUsers", "Version", "2010-05-08")
 }
 
-// Restricted makes an identity that may do what the IAM policy allows, and nothing else,
-// and gives the server as it: for Client, ClientAt, URL and Env. The server must be of
+// Restricted makes an identity with only the permissions in the IAM policy, and returns the
+// server with its credentials, for Client, ClientAt, URL and Env. The server must come from
 // [StartIAM].
 func (s *Server) Restricted(t testing.TB, policy string) *Server {
 	t.Helper()
@@ -86,7 +85,7 @@ func (s *Server) Restricted(t testing.TB, policy string) *Server {
 	return as
 }
 
-// addUser makes a user with a policy, and its keys those of as.
+// addUser makes a user with a policy, and sets the keys of as to its keys.
 func (s *Server) addUser(ctx context.Context, as *Server, policy string) error {
 	const version = "2010-05-08"
 	name := strings.ToLower(rand.Text())
@@ -105,7 +104,8 @@ func (s *Server) addUser(ctx context.Context, as *Server, policy string) error {
 	return err
 }
 
-// assumeRole makes a session of the root user, limited by a policy, that of as.
+// assumeRole makes a session of the root user, limited by a policy, and sets the credentials of
+// as to it.
 func (s *Server) assumeRole(ctx context.Context, as *Server, policy string) error {
 	var answer struct {
 		ID     string `xml:"AssumeRoleResult>Credentials>AccessKeyId"`
@@ -117,8 +117,8 @@ func (s *Server) assumeRole(ctx context.Context, as *Server, policy string) erro
 	return err
 }
 
-// query sends a request with these parameters, names and values in turn, in the protocol
-// of IAM and STS, and reads the XML of its answer.
+// query sends a request with these parameters, names and values in turn, in the protocol of IAM
+// and STS, and parses the XML answer.
 func (s *Server) query(ctx context.Context, service string, answer any, parameters ...string) error {
 	form := url.Values{}
 	for i := 0; i < len(parameters); i += 2 {

@@ -16,12 +16,12 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// memory is gofakes3 inside the test process: it needs no build and starts at once.
+// memory is gofakes3 inside the test process. It needs no build and starts at once.
 type memory struct {
 	http *http.Server
-	done chan struct{} // closed when it no longer listens
+	done chan struct{} // closed when it has stopped listening
 	mu   sync.Mutex
-	gate chan struct{} // closed when requests may pass; open while the server is paused
+	gate chan struct{} // closed while requests may pass; open while the server is paused
 }
 
 // startMemory starts gofakes3 in this process.
@@ -38,7 +38,7 @@ func startMemory(t testing.TB) *Server {
 		if s.memory, err = listen(t.Context(), s.port.addr); err == nil {
 			return s
 		}
-		s.port.free() // another process took it in between
+		s.port.free() // another process took it meanwhile
 	}
 	t.Fatalf("%s: five free ports were taken before it could listen", s.Name)
 	return nil
@@ -62,7 +62,7 @@ func listen(ctx context.Context, addr string) (*memory, error) {
 			}
 		}),
 		ReadHeaderTimeout: time.Minute,
-		ErrorLog:          log.New(io.Discard, "", 0), // it reports clients that hung up
+		ErrorLog:          log.New(io.Discard, "", 0), // it logs clients that hang up
 	}
 	go func() {
 		defer close(m.done)
@@ -73,7 +73,7 @@ func listen(ctx context.Context, addr string) (*memory, error) {
 	return m, nil
 }
 
-// stop closes every connection, and returns when the port refuses new ones: until Accept has
+// stop closes every connection, and returns when the port refuses new ones. Until Accept has
 // returned, the kernel still completes them.
 func (m *memory) stop() {
 	_ = m.http.Close()
@@ -106,7 +106,7 @@ func (m *memory) resume() {
 // restartMemory serves an empty gofakes3 on the server's old port.
 func (s *Server) restartMemory(ctx context.Context) error {
 	var err error
-	for range 50 { // another process may be probing the port, as freePort does
+	for range 50 { // freePort in another process may be using the port
 		if s.memory, err = listen(ctx, s.port.addr); err == nil {
 			return nil
 		}

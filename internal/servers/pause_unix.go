@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Pause freezes the server (SIGSTOP), and returns when it does nothing any more:
-// connections stay open and nothing is answered. It must be running.
+// Pause freezes the server (SIGSTOP), and returns once it has stopped. Connections stay open,
+// and requests are not answered. The server must be running.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
 	if s.memory != nil {
@@ -21,8 +21,7 @@ func (s *Server) Pause(t testing.TB) {
 	}
 }
 
-// Resume lets a paused server go on (SIGCONT) with the requests that it has
-// been sent meanwhile.
+// Resume continues a paused server (SIGCONT), with the requests sent meanwhile.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
 	if s.memory != nil {

@@ -13,20 +13,19 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// errExited: the server ended before it answered, as it does when its port has
-// been taken.
+// errExited: the server ended before it answered, as it does when its port is taken.
 var errExited = errors.New("the server exited before it answered")
 
 const accessKey, secretKey = "leasehold", "leasehold-secret"
 
-// pinned are the servers of the module in the directory of that name, and of those below it.
+// pinned has the servers in the module pinned and in those below it.
 var pinned = map[string]recipe{
 	"gofakes3": {
 		args: func(addr, _ string) []string { return []string{"-quiet", "-host", addr, "-backend", "memory"} },
 	},
 	"versitygw": {
 		args: func(addr, dir string) []string {
-			// Without --keep-alive every request pays for a connection.
+			// Without --keep-alive, every request opens a connection.
 			return []string{
 				"--access", accessKey, "--secret", secretKey, "--port", addr,
 				"--keep-alive", "--quiet", "posix", dir,
@@ -54,7 +53,7 @@ var pinned = map[string]recipe{
 
 // A recipe says how to run a pinned server.
 type recipe struct {
-	module string // the directory of its module in that of the others; "" for theirs
+	module string // the module's directory in pinned; "": pinned itself
 	args   func(addr, dir string) []string
 	env    []string
 }
@@ -67,7 +66,7 @@ func (r recipe) command(path, addr, dir string) command {
 type command struct {
 	path string
 	args []string
-	env  []string // all of the environment
+	env  []string // the whole environment
 }
 
 func (c command) start(out *tail) (*process, error) {
@@ -79,7 +78,7 @@ func (c command) start(out *tail) (*process, error) {
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // ended says how
+		_ = cmd.Wait() // ended returns the result
 		close(p.done)
 	}()
 	return p, nil
@@ -88,7 +87,7 @@ func (c command) start(out *tail) (*process, error) {
 // A process is one run of a command.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed at its end
+	done chan struct{} // closed when it has ended
 }
 
 // over reports whether the process has ended.
@@ -101,26 +100,25 @@ func (p *process) over() bool {
 	}
 }
 
-// ended says how the process ended, once done is closed.
+// ended describes how the process ended, once done is closed.
 func (p *process) ended() string { return p.cmd.ProcessState.String() }
 
-// kill ends the process and returns once it is gone.
+// kill ends the process, and returns when it has ended.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // an error means that it is gone already
+	_ = p.cmd.Process.Kill() // an error means it has ended already
 	<-p.done
 }
 
-// A port is a loopback port that no other test process will use.
+// A port is a loopback port that no other test process uses.
 type port struct {
 	addr string // 127.0.0.1:PORT
 	lock *flock.Flock
 }
 
-// freePort finds a port that nothing listens on. A server of another test
-// process might bind it an instant later and answer in the place of ours, and
-// no answer would tell; so each port has a lock, held as long as the port. They
-// lie below the ports that systems give to outgoing connections, so that a
-// server can come back to its port.
+// freePort finds a port without a listener. A server of another test process might bind it a
+// moment later and answer instead of ours, which no test would notice. So each port has a lock,
+// held as long as the port. The ports are below the range for outgoing connections, so that a
+// server can restart on its port.
 func freePort() (*port, error) {
 	dir, err := cacheDir()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopped waits until a stop has reached all threads of the child, which takes a while
-// where there is much to do.
+// stopped waits until all threads of the child have stopped, which can take a while on a busy
+// machine.
 func stopped(pid int) error {
 	for {
 		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil); !errors.Is(err, unix.EINTR) {
@@ -20,8 +20,8 @@ func stopped(pid int) error {
 	}
 }
 
-// startTied starts the process so that the kernel kills it when the test
-// process dies, however it dies.
+// startTied starts the process so that the kernel kills it when the test process dies, for
+// whatever reason.
 func startTied(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	result := make(chan error)
@@ -29,16 +29,16 @@ func startTied(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// starter gives the queue of a goroutine that never ends and never leaves its
-// thread. The kernel sends the signal when the *thread* that started the child
-// ends, and the Go runtime may end any thread that is not so held.
+// starter returns the queue of a goroutine that never ends or leaves its thread. The kernel
+// sends the signal when the *thread* that started the child ends, and the Go runtime may end
+// any other thread.
 var starter = sync.OnceValue(func() chan<- func() {
 	queue := make(chan func())
 	go keepThread(queue)
 	return queue
 })
 
-// keepThread has a name by which tests that look for goroutines that were left can tell it.
+// keepThread has a name, so that tests for leaked goroutines can recognize it.
 func keepThread(queue <-chan func()) {
 	runtime.LockOSThread()
 	for f := range queue {

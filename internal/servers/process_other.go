@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// stopped waits until a stop has reached the child.
+// stopped waits until the child has stopped.
 func stopped(pid int) error {
 	for {
 		state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output() //nolint:noctx // it takes a moment
@@ -20,6 +20,6 @@ func stopped(pid int) error {
 	}
 }
 
-// startTied starts the process. Only Linux can tie its life to ours; elsewhere
-// a server outlives a test process that is killed.
+// startTied starts the process. Only Linux can tie its life to ours. On other systems, a server
+// outlives a killed test process.
 func startTied(cmd *exec.Cmd) error { return cmd.Start() }

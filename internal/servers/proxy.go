@@ -13,60 +13,56 @@ import (
 	"time"
 )
 
-// ProxyOptions are what a [Proxy] does to the requests that pass it.
+// ProxyOptions say what a [Proxy] does to requests.
 type ProxyOptions struct {
-	// DropConditions takes If-Match and If-None-Match from every PUT, so that
-	// a server which keeps to them becomes one that does not. The headers are
-	// a part of the signature, so the server must be one that checks none:
-	// gofakes3.
+	// DropConditions removes If-Match and If-None-Match from every PUT, so that the server
+	// seems to ignore conditions. The headers are part of the signature, so the server must not
+	// check signatures: use gofakes3.
 	DropConditions bool
 
-	// DropIfMatch takes only If-Match from every PUT, so that the server becomes one
-	// that knows of no other condition than "create if absent". It too must be one
-	// that checks no signatures.
+	// DropIfMatch removes only If-Match from every PUT, so that the server seems to support
+	// only "create if absent". The server must not check signatures.
 	DropIfMatch bool
 
-	// Alter, if set, changes requests before they are passed on. To change the headers of
-	// conditions, too, needs a server that checks no signatures. It is called from several
-	// goroutines.
+	// Alter, if set, changes requests before they are passed on. If it changes conditions, the
+	// server must not check signatures. It is called from several goroutines.
 	Alter func(r *http.Request)
 
-	// Fault, if set, decides what becomes of a request: the n-th of its method
-	// since the start, counted from 1. It is called from several goroutines.
+	// Fault, if set, decides what happens to a request, the n-th of its method since the start,
+	// counting from 1. It is called from several goroutines.
 	Fault func(r *http.Request, n int) Fault
 }
 
-// A Fault is what becomes of one request.
+// A Fault is what happens to one request.
 type Fault struct {
-	unsent bool          // show the server nothing
-	mute   bool          // give the client no answer: close the connection
-	status int           // answer this, without a body, in the server's place
-	delay  time.Duration // before all of it
+	unsent bool          // do not pass the request to the server
+	mute   bool          // do not answer the client: close the connection
+	status int           // answer this, without a body, instead of the server's answer
+	delay  time.Duration // before everything else
 }
 
 var (
 	// Pass leaves the request alone.
 	Pass = Fault{}
-	// DropAnswer has the server carry the request out and then closes the
-	// connection instead of passing on the answer.
+	// DropAnswer lets the server execute the request, and closes the connection instead of
+	// passing on the answer.
 	DropAnswer = Fault{mute: true}
-	// DropRequest closes the connection and shows the server nothing.
+	// DropRequest closes the connection, and passes nothing to the server.
 	DropRequest = Fault{unsent: true, mute: true}
 )
 
-// Status answers with the code and shows the server nothing.
+// Status answers with the code, and passes nothing to the server.
 func Status(code int) Fault { return Fault{unsent: true, status: code} }
 
-// StatusAfter has the server carry the request out and answers with the code.
+// StatusAfter lets the server execute the request, and answers with the code.
 func StatusAfter(code int) Fault { return Fault{status: code} }
 
 // Delay holds the request back for d, and then passes it on.
 func Delay(d time.Duration) Fault { return Fault{delay: d} }
 
-// A Proxy stands between clients and one server. It passes the Host header on as
-// it is, so that signatures made for the proxy's address stay valid. Its methods
-// are safe for concurrent use, but for Hang, Refuse and Restore, which are for
-// one goroutine at a time.
+// A Proxy sits between clients and one server. It does not change the Host header, so
+// signatures for the proxy's address stay valid. Its methods are safe for concurrent use,
+// except Hang, Refuse and Restore, which only one goroutine at a time may call.
 type Proxy struct {
 	Endpoint string // http://127.0.0.1:PORT
 
@@ -82,8 +78,8 @@ type Proxy struct {
 	open   chan struct{} // closed unless requests hang
 }
 
-// StartProxy starts a proxy before target, the endpoint of a server, and stops it
-// when the test ends.
+// StartProxy starts a proxy in front of target, a server's endpoint, and stops it when the test
+// ends.
 func StartProxy(t testing.TB, target string, opts *ProxyOptions) *Proxy {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -95,8 +91,8 @@ func StartProxy(t testing.TB, target string, opts *ProxyOptions) *Proxy {
 		t.Fatalf("proxy: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	// A connection for each request: one that the server has closed while it
-	// lay idle would look like a fault that nobody asked for.
+	// Each request gets a connection, because an idle one closed by the server would look like
+	// an unplanned fault.
 	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
 	p := &Proxy{
 		Endpoint: "http://" + port.addr,
@@ -123,7 +119,7 @@ func StartProxy(t testing.TB, target string, opts *ProxyOptions) *Proxy {
 func (p *Proxy) listen(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("tcp", p.port.addr) //nolint:noctx // it does not block
-	// Another process may be looking at the port, as freePort does.
+	// freePort in another process may be using the port.
 	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		ln, err = net.Listen("tcp", p.port.addr) //nolint:noctx // it does not block
 	}
@@ -137,23 +133,22 @@ func (p *Proxy) listen(t testing.TB) {
 		_ = server.Serve(ln) // until it is closed
 	}()
 	p.stop = func() {
-		// The listener first and by itself: Serve may not have begun yet, and
-		// then the server does not know of it.
+		// The listener must be closed separately: if Serve has not begun yet, the server does
+		// not know it.
 		_ = ln.Close()
 		_ = server.Close()
 		<-served
 	}
 }
 
-// Hang holds all requests that come from now on, as a network does that carries
-// nothing, until Restore.
+// Hang holds all new requests until Restore, like a network that carries nothing.
 func (p *Proxy) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open = make(chan struct{})
 }
 
-// Refuse breaks all connections and refuses new ones, until Restore.
+// Refuse breaks all connections, and refuses new ones until Restore.
 func (p *Proxy) Refuse() {
 	if p.stop != nil {
 		p.stop()
@@ -161,8 +156,8 @@ func (p *Proxy) Refuse() {
 	}
 }
 
-// Restore ends Hang and Refuse. Requests that hung now reach the server, even
-// those whose client has gone: a network that heals delivers late.
+// Restore ends Hang and Refuse. Requests held by Hang now reach the server, even if their
+// clients have left: a network that recovers delivers late.
 func (p *Proxy) Restore(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()
@@ -177,7 +172,7 @@ func (p *Proxy) Restore(t testing.TB) {
 	}
 }
 
-// Counts says how many requests came, by method, whatever became of them.
+// Counts returns the number of requests that arrived, by method, whatever happened to them.
 func (p *Proxy) Counts() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,8 +180,8 @@ func (p *Proxy) Counts() map[string]int {
 }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
-	// All of it before anything else: the server must be able to have the
-	// whole request when the client's connection is long gone.
+	// The whole body is read first, because the server must be able to get it long after the
+	// client's connection has closed.
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -213,7 +208,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// arrive counts the request and looks up what is to become of it.
+// arrive counts the request, and returns what must happen to it.
 func (p *Proxy) arrive(r *http.Request) (Fault, <-chan struct{}) {
 	p.mu.Lock()
 	p.counts[r.Method]++
@@ -225,7 +220,7 @@ func (p *Proxy) arrive(r *http.Request) (Fault, <-chan struct{}) {
 	return p.opts.Fault(r, n), open
 }
 
-// wait reports whether the request may go on; it may not once the test is over.
+// wait reports whether the request may continue, which it may not after the end of the test.
 func (p *Proxy) wait(open <-chan struct{}, delay time.Duration) bool {
 	select {
 	case <-open:
@@ -243,15 +238,15 @@ func (p *Proxy) wait(open <-chan struct{}, delay time.Duration) bool {
 	}
 }
 
-// A reply is all of a server's answer.
+// A reply is a server's complete answer.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// pass gives the request to the server. The client's leaving must not end it,
-// hence the context of the proxy.
+// pass sends the request to the server. It uses the context of the proxy, because the request
+// must not end when the client leaves.
 func (p *Proxy) pass(r *http.Request, body []byte) (reply, error) {
 	out := r.Clone(p.ctx)
 	out.URL.Scheme, out.URL.Host = p.target.Scheme, p.target.Host

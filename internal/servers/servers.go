@@ -1,19 +1,19 @@
 // Package servers starts object-storage servers for tests.
 //
-// gofakes3 runs inside the test process and costs nothing, so it is what go test ./... uses.
-// The others are real servers, pinned in modules of their own (the directory pinned), so that
-// what they depend on never reaches the go.mod of the library. The go command builds each
-// once, into its build cache, the first time a test asks for it: minutes for MinIO on a cold
-// cache, nothing afterwards.
+// gofakes3 runs inside the test process and starts at once, so `go test ./...` uses it. The
+// others are real servers, pinned in modules of their own (directory pinned) to keep their
+// dependencies out of the library's go.mod. The go command builds each server into its build
+// cache when a test first needs it. This takes minutes for MinIO with a cold cache, and nothing
+// afterwards.
 //
 //	srv := servers.Start(t, "versitygw")
 //	client, bucket := srv.Client(), srv.Bucket(t)
 //
-// Tests of the main module run on gofakes3 alone: go test ./... builds no servers, and a test
-// that needs another one is skipped and says so. Tests of the modules integration and proof,
-// and of the adapters, run on all servers. LEASEHOLD_TEST_SERVERS, a list separated by commas,
-// selects servers in any module; make integration sets it for the packages whose tests also run
-// on real servers. A server that cannot be built or started fails the test.
+// Tests of the main module run only on gofakes3: `go test ./...` builds no servers, and skips
+// tests that need one, saying so. Tests of the modules integration and proof, and of the
+// adapters, run on all servers. LEASEHOLD_TEST_SERVERS, a comma-separated list, selects servers
+// in any module; `make integration` sets it for packages whose tests also run on real servers.
+// A test fails if its server cannot be built or started.
 package servers
 
 import (
@@ -35,25 +35,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// Names are the S3 servers that honour conditional writes, quickest first.
+// Names are the S3 servers that support conditional writes, fastest first.
 var Names = []string{Memory, "versitygw", "minio"}
 
 // Memory is gofakes3, which runs inside the test process.
 const Memory = "gofakes3"
 
-// CreateOnly is the name of a server that knows of one condition only, "create if
-// absent", and writes over whatever a request with If-Match does not name: gofakes3
-// behind a proxy with [ProxyOptions.DropIfMatch].
+// CreateOnly is the name of a server whose only condition is "create if absent", and which
+// ignores If-Match: gofakes3 behind a proxy with [ProxyOptions.DropIfMatch].
 const CreateOnly = "create-only"
 
 // variable lists the servers that tests may start.
 const variable = "LEASEHOLD_TEST_SERVERS"
 
-// readyWithin is how long a server may take to answer. It only bounds the wait
-// for one that never will: a ready server ends the wait at once.
+// readyWithin is how long a server may take to answer. A ready server ends the wait at once.
 const readyWithin = time.Minute
 
-// Selected lists the S3 servers to test on, out of [Names].
+// Selected returns the S3 servers to test on, from [Names].
 func Selected() []string {
 	return slices.DeleteFunc(slices.Clone(Names), Skipped)
 }
@@ -71,8 +69,8 @@ func listed() []string {
 	return strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// inMainModule reports whether the working directory, which for a test is that of its package,
-// belongs to the main module of this repository.
+// inMainModule reports whether the working directory, which for a test is its package's
+// directory, belongs to the main module of this repository.
 func inMainModule() bool {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -87,29 +85,28 @@ func inMainModule() bool {
 	return false
 }
 
-// A Server is one server with data of its own, on a
-// loopback port of its own. Client, Bucket, URL and Env are safe for concurrent
-// use, and so is Restricted; Stop, Restart, Pause and Resume are for one goroutine at a time.
+// A Server is one server with its own data and loopback port. Client, Bucket, URL, Env and
+// Restricted are safe for concurrent use. Only one goroutine at a time may call Stop, Restart,
+// Pause and Resume.
 type Server struct {
 	Name         string
 	Endpoint     string // http://127.0.0.1:PORT
 	AccessKey    string
 	SecretKey    string
-	SessionToken string // of a [Server.Restricted] identity; else ""
+	SessionToken string // of a [Server.Restricted] identity; otherwise ""
 
 	port    *port
 	cmd     command
-	answers func(context.Context, *Server) error // gives nil once it serves requests
+	answers func(context.Context, *Server) error // returns nil once it serves requests
 	proc    *process                             // nil while stopped
 	out     tail
 	memory  *memory // instead of proc, for gofakes3; nil while stopped
-	iam     *Server // where its identities are made, if that is another
-	fragile bool    // its process may end of what it lets happen
+	iam     *Server // where its identities are made, if not here
+	fragile bool    // requests can crash its process
 }
 
-// Start starts the server with an empty data directory, waits until it answers,
-// and stops it when the test ends. Subtests may share it, each with a bucket of
-// its own.
+// Start starts the server with an empty data directory, waits until it answers, and stops it
+// when the test ends. Subtests may share it, each with its own bucket.
 func Start(t testing.TB, name string) *Server {
 	t.Helper()
 	switch name {
@@ -124,8 +121,8 @@ func Start(t testing.TB, name string) *Server {
 	}
 }
 
-// StartProcess is Start, with gofakes3 in a process of its own, for comparisons in which each
-// server must have one.
+// StartProcess is like Start, but gofakes3 also gets a process of its own, for comparisons
+// between servers.
 func StartProcess(t testing.TB, name string) *Server {
 	t.Helper()
 	path := binary(t, name)
@@ -134,7 +131,7 @@ func StartProcess(t testing.TB, name string) *Server {
 	})
 }
 
-// binary is Binary for a test, which is skipped if the server is left out.
+// binary is like Binary, but skips the test if the server is not selected.
 func binary(t testing.TB, name string) string {
 	t.Helper()
 	skip(t, name)
@@ -145,11 +142,11 @@ func binary(t testing.TB, name string) string {
 	return path
 }
 
-// StartS3rver starts s3rver, which ignores every condition of a write: the
-// second negative control, after [ProxyOptions.DropConditions], which a test of
-// safety must notice. It is skipped where npm is not there or reaches no packages.
-// Writes and reads of one object at once can end its process (by an error that it
-// handles nowhere): that fails no test, and [Server.Bucket] starts it anew.
+// StartS3rver starts s3rver, which ignores all conditions of writes. It is the second negative
+// control, after
+// [ProxyOptions.DropConditions]: a safety test must fail on it. The test is skipped if npm is missing or cannot reach packages.
+// Concurrent writes and reads of an object can crash s3rver. That fails no test, and
+// [Server.Bucket] restarts it.
 func StartS3rver(t testing.TB) *Server {
 	t.Helper()
 	skip(t, "s3rver")
@@ -182,8 +179,8 @@ func skip(t testing.TB, name string) {
 	}
 }
 
-// start runs a server on one free port after another until it answers on one:
-// between the choice of a port and its use any process may take it.
+// start runs a server on one free port after another until it answers, because any process may
+// take a port before the server does.
 func start(t testing.TB, name string, answers func(context.Context, *Server) error, cmd func(port *port, dir string) command) *Server {
 	t.Helper()
 	s := &Server{Name: name, AccessKey: accessKey, SecretKey: secretKey, answers: answers}
@@ -218,7 +215,7 @@ func start(t testing.TB, name string, answers func(context.Context, *Server) err
 	return nil
 }
 
-// run starts the process and waits until it answers a signed request.
+// run starts the process, and waits until it answers a request.
 func (s *Server) run(ctx context.Context) error {
 	proc, err := s.cmd.start(&s.out)
 	if err != nil {
@@ -244,14 +241,14 @@ func (s *Server) run(ctx context.Context) error {
 	}
 }
 
-// listsBuckets is how an S3 server shows that it serves requests.
+// listsBuckets reports whether an S3 server serves requests.
 func listsBuckets(ctx context.Context, s *Server) error {
 	_, err := s.Client().ListBuckets(ctx, nil, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
 	return err
 }
 
-// Stop kills the server, as a crash would, and waits for its end. A server that
-// has been stopped already stays so.
+// Stop kills the server, as a crash would, and waits for its end. It does nothing if the server
+// is stopped already.
 func (s *Server) Stop() {
 	if s.memory != nil {
 		s.memory.stop()
@@ -264,9 +261,9 @@ func (s *Server) Stop() {
 	s.proc = nil
 }
 
-// Restart stops the server and starts it on the same port with the same data
-// directory. gofakes3 keeps its data in memory and comes back without any
-// bucket; the others come back with all that they had answered.
+// Restart stops the server, and starts it on the same port with the same data directory.
+// gofakes3 keeps its data in memory and restarts without buckets. The others restart with all
+// acknowledged data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Stop()
@@ -277,7 +274,7 @@ func (s *Server) Restart(t testing.TB) {
 		return
 	}
 	var err error
-	// Another process may be looking at the port, as freePort does.
+	// freePort in another process may be using the port.
 	for range 50 {
 		if err = s.run(t.Context()); err == nil {
 			return
@@ -307,11 +304,10 @@ func (s *Server) cleanUp(t testing.TB) {
 	}
 }
 
-// Client gives an SDK client for the server, with the SDK's own retries and
-// checksums as they are by default.
+// Client returns an SDK client for the server, with the SDK's default retries and checksums.
 func (s *Server) Client() *s3.Client { return s.ClientAt(s.Endpoint) }
 
-// ClientAt is Client for a proxy that stands before the server.
+// ClientAt is like Client, for a proxy in front of the server.
 func (s *Server) ClientAt(endpoint string) *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint: aws.String(endpoint),
@@ -321,7 +317,7 @@ func (s *Server) ClientAt(endpoint string) *s3.Client {
 	})
 }
 
-// Bucket makes an empty bucket with a random name and returns the name.
+// Bucket makes an empty bucket with a random name, and returns the name.
 func (s *Server) Bucket(t testing.TB) string {
 	t.Helper()
 	name := "test-" + strings.ToLower(rand.Text())
@@ -329,8 +325,8 @@ func (s *Server) Bucket(t testing.TB) string {
 	return name
 }
 
-// MakeBucket makes an empty bucket of that name, as is needed after [Server.Restart] of a server that
-// keeps its data in memory.
+// MakeBucket makes an empty bucket with that name. After [Server.Restart], servers with data in
+// memory need it.
 func (s *Server) MakeBucket(t testing.TB, name string) {
 	t.Helper()
 	if s.fragile && s.proc.over() {
@@ -347,18 +343,18 @@ func (s *Server) MakeBucket(t testing.TB, name string) {
 	}
 }
 
-// URL gives the URL of a store ("bucket") or a lock ("bucket/key") on the
-// server. The credentials are not in it: see [Server.Env].
+// URL returns the URL of a store ("bucket") or a lock ("bucket/key") on the server, without
+// credentials: see [Server.Env].
 func (s *Server) URL(bucket string) string { return s.URLAt(s.Endpoint, bucket) }
 
-// URLAt is URL for a proxy that stands before the server.
+// URLAt is like URL, for a proxy in front of the server.
 func (s *Server) URLAt(endpoint, bucket string) string {
 	query := url.Values{"endpoint": {endpoint}, "region": {"us-east-1"}, "path_style": {"true"}}
 	return "s3://" + bucket + "?" + query.Encode()
 }
 
-// Env gives the environment variables with which another process reaches the
-// server, and which keep it from the AWS settings of the user that runs the tests.
+// Env returns the environment variables with which another process reaches the server. They
+// also hide the AWS settings of the user who runs the tests.
 func (s *Server) Env() []string {
 	return []string{
 		"AWS_ACCESS_KEY_ID=" + s.AccessKey,

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Terraform finds a released terraform, or else tofu, on PATH. A test that needs one is skipped where neither is.
+// Terraform returns the path of terraform, or else tofu, on PATH. It skips the test if both are
+// missing.
 func Terraform(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"terraform", "tofu"} {
@@ -19,9 +20,10 @@ func Terraform(t testing.TB) string {
 	return ""
 }
 
-// TerraformIn makes a directory with that configuration, and returns what makes a command of terraform there. It
-// reaches no registry, so the configuration may use only what is built in, and asks for nothing. The environment of a
-// command may be added to; it is killed when the test ends.
+// TerraformIn makes a directory with that configuration, and returns a function that makes
+// terraform commands there. They ask no questions and reach no registry, so the configuration
+// may use only built-in providers. You may add to a command's environment. Commands are killed
+// when the test ends.
 func TerraformIn(t testing.TB, path, config string) (dir string, command func(args ...string) *exec.Cmd) {
 	t.Helper()
 	dir = t.TempDir()

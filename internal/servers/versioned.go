@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// StartVersioned is Start for a server whose buckets can keep past versions of objects:
-// those of [Server.VersionedBucket] do.
+// StartVersioned is like Start, for a server whose buckets can keep earlier versions of
+// objects. Buckets from [Server.VersionedBucket] do so.
 func StartVersioned(t testing.TB, name string) *Server {
 	t.Helper()
 	if name != "versitygw" {
@@ -28,7 +28,7 @@ func StartVersioned(t testing.TB, name string) *Server {
 	})
 }
 
-// VersionedBucket is Bucket, with versioning switched on.
+// VersionedBucket is like Bucket, with versioning switched on.
 func (s *Server) VersionedBucket(t testing.TB) string {
 	t.Helper()
 	bucket := s.Bucket(t)
