@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// An acquireBody is the body of acquire and campaign. All members are optional.
 type acquireBody struct {
 	ID     *string           `json:"id"`
 	Wait   *string           `json:"wait"`
@@ -27,7 +26,6 @@ type acquireBody struct {
 	Fair   *bool             `json:"fair"`
 }
 
-// asked is a checked request for a lock.
 type asked struct {
 	id       string      // of the lease, if the caller has chosen one
 	wants    fingerprint // of a request with an ID
@@ -55,7 +53,6 @@ func (s *Server) checkKey(key string) error {
 	return nil
 }
 
-// check returns the checked form of the body.
 func (s *Server) check(key string, b *acquireBody, election bool) (*asked, error) {
 	if err := s.checkKey(key); err != nil {
 		return nil, err
@@ -163,7 +160,6 @@ func checkText(name, text string, least, most int) error {
 func (s *Server) postAcquire(c *call) (int, any, error)  { return s.acquire(c, false) }
 func (s *Server) postCampaign(c *call) (int, any, error) { return s.acquire(c, true) }
 
-// acquire answers acquire and campaign.
 func (s *Server) acquire(c *call, election bool) (int, any, error) {
 	var body acquireBody
 	if err := c.decode(&body); err != nil {
@@ -251,7 +247,6 @@ func (s *Server) leaveWait(a *asked) {
 	s.watch.counts()
 }
 
-// errWaited ends an acquisition whose wait has timed out.
 var errWaited = errors.New("the wait is over")
 
 // get acquires the lock. If the session is lost meanwhile, it continues under the next one.

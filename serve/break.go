@@ -110,7 +110,6 @@ func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Toke
 	return Broken{held, lockjson.DescribeEntry(url, "", after)}, nil
 }
 
-// broke counts and logs a force-release.
 func (s *Server) broke(url, holder string, token leasehold.Token) {
 	s.stats.broken.Add(1)
 	s.log.Warn("a lock was broken by hand: its holder may work on until it finds out", "lock", url, "holder", holder, "token", token)

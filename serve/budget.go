@@ -51,7 +51,6 @@ func (m *meter) totals() [ops]int64 {
 	return m.total
 }
 
-// lastMinute returns the requests of the last minute.
 func (m *meter) lastMinute() (n [ops]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

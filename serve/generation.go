@@ -57,7 +57,6 @@ func (s *Server) begin(ctx context.Context) (*generation, error) {
 	return &generation{s: s, session: session, locks: locks, seats: map[seatKey]*seats{}}, nil
 }
 
-// troubled notes a store error.
 func (s *Server) troubled(err error) {
 	text := oneLine(err)
 	s.trouble.Store(&text)
@@ -166,7 +165,6 @@ func (s *Server) setCurrent(g *generation) {
 	s.changed = make(chan struct{})
 }
 
-// errNoSession is why nothing can be acquired now.
 var errNoSession = errors.New("there is no session now")
 
 // generation returns the current generation. If there is none, or it is last, it waits for the

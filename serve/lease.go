@@ -142,7 +142,6 @@ func (l *lease) silent() {
 	}
 }
 
-// lost ends a lease whose holding was lost.
 func (l *lease) lost() {
 	err := l.held.Err()
 	if err == nil || errors.Is(err, leasehold.ErrReleased) {
@@ -189,7 +188,6 @@ func (l *lease) give() {
 	close(l.settled) // whoever waits for this must see the end
 }
 
-// forget removes a lease, and remembers why it ended.
 func (s *Server) forget(l *lease, why string) {
 	s.mu.Lock()
 	delete(s.leases, l.id)

@@ -10,7 +10,6 @@ import (
 	"github.com/leasehold/leasehold/internal/promtext"
 )
 
-// stats counts what the server has done.
 type stats struct {
 	acquired, lost, silent, slow, sessionsLost, broken atomic.Int64
 

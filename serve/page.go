@@ -95,7 +95,6 @@ func (s *Server) toPage(w http.ResponseWriter, r *http.Request) {
 	_ = s.writeRaw(w, r, http.StatusTemporaryRedirect, "", nil)
 }
 
-// readOnly refuses methods other than GET and HEAD.
 func (s *Server) readOnly(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true

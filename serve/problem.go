@@ -105,7 +105,6 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why 
 	s.answerRefusal(w, r, refuse(reason, "%s", why))
 }
 
-// answerRefusal writes the problem and counts it.
 func (s *Server) answerRefusal(w http.ResponseWriter, r *http.Request, f *refusal) {
 	kind := problems[f.word]
 	p := Problem{
@@ -162,7 +161,6 @@ func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, status int, co
 	return nil
 }
 
-// randomHex returns 128 random bits.
 func randomHex() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // it never fails

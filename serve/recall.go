@@ -24,7 +24,6 @@ type recall struct {
 	size int
 }
 
-// recalled is a remembered object.
 type recalled struct {
 	object store.Object
 	read   time.Time // when the answer arrived

@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// A route is a method and a path, with the function that answers it.
 type route struct {
 	method, path string // as in the OpenAPI document
 	answer       func(s *Server, c *call) (status int, data any, err error)
@@ -138,7 +137,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = s.write(w, r, status, contentType, data)
 }
 
-// call checks path and query, and calls the route's function.
 func (s *Server) call(c *call, m match) (int, any, error) {
 	var err error
 	if c.param, err = url.PathUnescape(m.param); err != nil {
@@ -170,7 +168,6 @@ func (c *call) patient() {
 	_ = control.SetWriteDeadline(time.Time{})
 }
 
-// wait returns the wait in the query.
 func (c *call) wait() (time.Duration, error) {
 	text := c.r.URL.Query().Get("wait")
 	if text == "" {

@@ -260,10 +260,8 @@ func (s *Server) mount(path string) http.Handler {
 	return found
 }
 
-// inside returns the key in the store for a caller's key.
 func (s *Server) inside(key string) string { return s.opts.Prefix + key }
 
-// outside returns the caller's key for a key in the store.
 func (s *Server) outside(key string) string { return strings.TrimPrefix(key, s.opts.Prefix) }
 
 // useLocked counts this server's use of a key. The mutex is locked.

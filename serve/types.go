@@ -162,7 +162,6 @@ type Problem struct {
 	*Report
 }
 
-// objectOf describes an object that was read.
 func (s *Server) objectOf(e admin.Entry, foreign error) Object {
 	key := s.outside(e.Key)
 	url := s.opts.URL(e.Key)
@@ -222,10 +221,8 @@ func rowOf(e admin.Entry, foreign error) watchview.Row {
 	return r
 }
 
-// changeName returns the kind of a change in the API.
 func changeName(kind string) string { return strings.ReplaceAll(kind, " ", "_") }
 
-// oneLine returns an error's message on one line.
 func oneLine(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i, l := range lines {

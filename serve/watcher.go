@@ -72,7 +72,6 @@ type single struct {
 	err    error
 }
 
-// A subscriber is a stream of events.
 type subscriber struct {
 	// queue has the events to be sent: those of each read together. It is closed if the
 	// subscriber is too slow.
@@ -118,7 +117,6 @@ func (w *watcher) spent() Budget {
 	return b
 }
 
-// errNoBudget returns the refusal when the budget is used up.
 func (w *watcher) errNoBudget(pause time.Duration) error {
 	return refuse(wordTooMany, "looks at the store may send %d requests a minute, and have: ask again in %v", w.budget.limit, pause.Round(time.Second))
 }
@@ -244,7 +242,6 @@ func (w *watcher) recount() {
 	}
 }
 
-// look reads all objects.
 func (w *watcher) look() (*look, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lookWithin, fmt.Errorf("the store has not shown everything within %v", lookWithin))
 	defer cancel()
@@ -286,7 +283,6 @@ func encoded(data any) json.RawMessage {
 	return text
 }
 
-// rawSnapshot is a Snapshot with encoded objects.
 type rawSnapshot struct {
 	Seen
 	Objects []json.RawMessage `json:"objects"`
@@ -304,7 +300,6 @@ func (w *watcher) snapshot(l *look) rawSnapshot {
 	return s
 }
 
-// at returns a time in the form used in answers.
 func at(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // object returns the object under one key: from the last look if that is fresh, and otherwise
@@ -486,7 +481,6 @@ func (w *watcher) rest(ctx context.Context, next <-chan time.Time) {
 	}
 }
 
-// sleep waits for d, or until ctx ends.
 func (w *watcher) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -537,7 +531,6 @@ func event(name string, data any) []byte {
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, encoded(data))
 }
 
-// history returns the history of a lock.
 func (w *watcher) history(ctx context.Context, key string) ([]Term, error) {
 	if pause := w.budget.pause(); pause > 0 {
 		return nil, w.errNoBudget(pause)

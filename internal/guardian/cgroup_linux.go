@@ -126,7 +126,6 @@ func (c *cgroup) keep() {
 func (c *cgroup) admit(sys *syscall.SysProcAttr)   { sys.UseCgroupFD, sys.CgroupFD = true, c.FD }
 func (c *cgroup) dismiss(sys *syscall.SysProcAttr) { sys.UseCgroupFD = false }
 
-// kill kills all processes in the cgroup.
 func (c *cgroup) kill() {
 	if c == nil {
 		return
@@ -187,7 +186,6 @@ func collect(own string) {
 	}
 }
 
-// old reports whether the cgroup was made long ago.
 func (c *cgroup) old() bool {
 	info, err := os.Stat(c.Dir)
 	return err == nil && time.Since(info.ModTime()) > time.Minute

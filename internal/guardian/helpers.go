@@ -98,7 +98,6 @@ func inherited(fd int) bool {
 	return flags&unix.FD_CLOEXEC == 0
 }
 
-// order sends an order to both helpers.
 func (h *helpers) order(o order) {
 	for _, pipe := range h.orders {
 		send(pipe, o)

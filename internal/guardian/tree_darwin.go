@@ -51,7 +51,6 @@ func nameOf(int) string { return "" }
 
 func newTree(*cgroup, map[int]bool) *tree { return &tree{} }
 
-// fell kills the group.
 func (t *tree) fell() {
 	if t.group != 0 {
 		_ = syscall.Kill(-t.group, syscall.SIGKILL)

@@ -141,7 +141,6 @@ type proc struct {
 	zombie     bool
 }
 
-// children returns the direct children of this process.
 func children() ([]proc, error) {
 	if _, err := waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT); errors.Is(err, unix.ECHILD) {
 		return nil, nil // this saves reading all processes of the machine
@@ -181,7 +180,6 @@ func children() ([]proc, error) {
 	return procs, nil
 }
 
-// nameOf returns the name of a process in ps.
 func nameOf(pid int) string {
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return strings.TrimSuffix(string(name), "\n")

@@ -39,7 +39,6 @@ type plan struct {
 	Cgroup     *cgroup
 }
 
-// write writes the plan to the file.
 func (p *plan) write(f *os.File) error {
 	text, err := json.Marshal(p)
 	if err == nil {

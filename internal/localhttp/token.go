@@ -12,7 +12,6 @@ import (
 	"github.com/leasehold/leasehold/internal/reread"
 )
 
-// longestToken is the maximum size of a token's file, in bytes.
 const longestToken = 4096
 
 type tokenSum [sha256.Size]byte

@@ -60,7 +60,6 @@ type azureBlob struct {
 	taken    map[string][]byte // by the last commit, which may be repeated
 }
 
-// An azureError is an error answer, with its code and a detail.
 type azureError struct {
 	status       int
 	code, detail string
@@ -278,7 +277,6 @@ func (f *azureFront) serve(w http.ResponseWriter, r *http.Request, what, in, nam
 	return nil
 }
 
-// admits checks the conditions of a write.
 func (b *azureBlob) admits(r *http.Request) error {
 	match, none := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
 	switch {

@@ -44,7 +44,6 @@ func (s *Server) GCSURL(bucket string) string { return GCSURLAt(s.Endpoint, buck
 // GCSURLAt is like GCSURL, for a proxy in front of the server.
 func GCSURLAt(endpoint, bucket string) string { return "gs://" + bucket + "?endpoint=" + endpoint }
 
-// gcs sends a request about buckets.
 func (s *Server) gcs(ctx context.Context, method, body string) error {
 	req, err := http.NewRequestWithContext(ctx, method, s.Endpoint+"/storage/v1/b?project=test", strings.NewReader(body))
 	if err != nil {

@@ -88,7 +88,6 @@ func (b *gcsBucket) live(name string) *gcsObject {
 	return &gcsObject{}
 }
 
-// A gcsUpload is a resumable upload.
 type gcsUpload struct {
 	bucket        string
 	object        gcsObject
@@ -97,7 +96,6 @@ type gcsUpload struct {
 	ended, cancel bool
 }
 
-// A gcsError is an error answer.
 type gcsError struct {
 	status          int
 	reason, message string
@@ -134,7 +132,6 @@ func (f *gcsFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pass(w, answer)
 }
 
-// whole reads the body of a request.
 func whole(r *http.Request) ([]byte, error) {
 	if r.ContentLength < 0 {
 		return io.ReadAll(r.Body)
@@ -290,7 +287,6 @@ func holds(query url.Values, now int64) error {
 	return nil
 }
 
-// write makes a new generation.
 func (f *gcsFront) write(b *gcsBucket, o gcsObject, only url.Values) (*gcsObject, error) {
 	now := b.live(o.Name)
 	if err := holds(only, now.Generation); err != nil {

@@ -24,7 +24,6 @@ type memory struct {
 	gate chan struct{} // closed while requests may pass; open while the server is paused
 }
 
-// startMemory starts gofakes3 in this process.
 func startMemory(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{Name: Memory, AccessKey: accessKey, SecretKey: secretKey, answers: listsBuckets}

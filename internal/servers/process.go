@@ -100,7 +100,6 @@ func (p *process) over() bool {
 	}
 }
 
-// ended describes how the process ended, once done is closed.
 func (p *process) ended() string { return p.cmd.ProcessState.String() }
 
 // kill ends the process, and returns when it has ended.

@@ -71,7 +71,6 @@ func (h *Handler) hold(name string, e *holding) bool {
 	return true
 }
 
-// lockInfo reads the body of LOCK or UNLOCK.
 func (h *Handler) lockInfo(c *call) (LockInfo, *refusal) {
 	body, f := h.body(c, maxLockBody)
 	if f != nil {

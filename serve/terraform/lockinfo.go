@@ -84,7 +84,6 @@ func (i LockInfo) meta() map[string]string {
 	return m
 }
 
-// holder returns the name of the lock's holder, for people.
 func (i LockInfo) holder() string {
 	if i.Who == "" {
 		return "terraform"

@@ -73,7 +73,6 @@ func (m *manifest) with(v Version, keep int) (next manifest, dropped []Version) 
 	return next, dropped
 }
 
-// manifestIn reads the value of the guarded object.
 func manifestIn(ctx context.Context, v *fence.Value) (*manifest, error) {
 	if !v.Exists {
 		return &manifest{}, nil
@@ -96,7 +95,6 @@ func decodeManifest(body []byte) (*manifest, error) {
 	return m, nil
 }
 
-// look reads the manifest.
 func look(ctx context.Context, guarded *fence.Object) (*manifest, error) {
 	v, err := guarded.Get(ctx)
 	if errors.Is(err, store.ErrNotExist) {

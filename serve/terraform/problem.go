@@ -24,7 +24,6 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status: status, detail: fmt.Sprintf(format, args...)}
 }
 
-// heldBy returns a refusal that names the holder of the lock.
 func heldBy(status int, holder LockInfo) *refusal {
 	return &refusal{status: status, detail: "the state is locked by " + holder.holder() + ", with the ID " + holder.ID, holder: &holder}
 }

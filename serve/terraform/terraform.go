@@ -262,7 +262,6 @@ func (h *Handler) drain(ctx context.Context) error {
 	return nil
 }
 
-// A call is one request.
 type call struct {
 	*http.Request
 	ctx   context.Context
@@ -288,7 +287,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admitted answers the request if there is room for it.
 func (h *Handler) admitted(w http.ResponseWriter, r *http.Request) *refusal {
 	select {
 	case h.gate <- struct{}{}:
@@ -314,7 +312,6 @@ func (h *Handler) admitted(w http.ResponseWriter, r *http.Request) *refusal {
 	return h.dispatch(&call{Request: r, w: w, place: h.place(name)})
 }
 
-// methods are the methods of a state.
 const methods = "DELETE, GET, HEAD, LOCK, POST, PUT, UNLOCK"
 
 func (h *Handler) dispatch(c *call) *refusal {

@@ -50,13 +50,11 @@ func (h *Handler) body(c *call, limit int64) ([]byte, *refusal) {
 	return body.Bytes(), nil
 }
 
-// A state is a state to be stored.
 type state struct {
 	Version
 	body []byte
 }
 
-// stateIn reads the body of POST.
 func (h *Handler) stateIn(c *call) (*state, *refusal) {
 	body, f := h.body(c, h.opts.MaxState)
 	if f != nil {
@@ -80,7 +78,6 @@ func (h *Handler) stateIn(c *call) (*state, *refusal) {
 	}}, nil
 }
 
-// post answers POST and PUT.
 func (h *Handler) post(c *call) *refusal {
 	s, f := h.stateIn(c)
 	if f != nil {
@@ -293,7 +290,6 @@ func (h *Handler) collect(c *call, m *manifest, token leasehold.Token) {
 	}
 }
 
-// randomID returns 128 random bits.
 func randomID() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // it never fails, see crypto/rand
