@@ -198,9 +198,9 @@ func (s *Server) acquire(c *call, election bool) (int, any, error) {
 const stateWithin = 2 * time.Second
 
 // overdue returns the error of a wait that has timed out, with the holder of the lock. The
-// acquisition does not know it if the lock has just changed hands, or if the wait was shorter
-// than a read. Nor does its error say whether the store fails: a read cut off by the timeout
-// looks the same. So overdue asks the store.
+// acquisition does not know the holder if the lock has just changed hands or the wait was
+// shorter than a read. Nor does its error tell a store outage from a read cut off by the
+// timeout. So overdue asks the store.
 func (s *Server) overdue(ctx context.Context, a *asked, err error) error {
 	if errors.Is(err, leasehold.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 		return err

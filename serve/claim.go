@@ -40,9 +40,8 @@ func (a *asked) fingerprint() fingerprint {
 }
 
 // A claim is an acquisition under an ID chosen by its caller. All requests with that ID share
-// it, and it continues while one of them waits. So a caller that repeats a request after its
-// connection broke keeps its position in the queue, if the repetition arrives before the server
-// notices.
+// it, and it continues while one of them waits. So a caller whose connection broke keeps its
+// position in the queue if it repeats the request before the server notices.
 type claim struct {
 	wants   fingerprint
 	until   time.Time          // the end of the first request's wait

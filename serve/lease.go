@@ -390,10 +390,10 @@ func (s *Server) deleteLease(c *call) (int, any, error) {
 	return http.StatusAccepted, nil, nil
 }
 
-// Stop refuses new requests, ends all waits, and tells callers that wait for the end of their
+// Stop refuses new requests, ends all waits, and tells callers waiting for the end of their
 // leases. It releases each lease when its caller does, or at the end of the time that the
-// caller was told. Then it ends the session. So Stop takes up to a TTL while callers finish
-// their work; the handler must keep answering them meanwhile.
+// caller was told. Then it ends the session. Stop takes up to a TTL while callers finish their
+// work, and the handler must keep answering them meanwhile.
 //
 // If ctx ends first, Stop returns an error that matches ctx.Err(). Locks not yet released are
 // free for others one TTL after the last heartbeat.

@@ -225,8 +225,8 @@ func (o *Options) patterns() (patterns []string) {
 
 // Handle serves a path with h: /state/ with everything below it, or /state alone. Call it
 // before the server answers requests. It panics if the path is taken, or belongs to the API or
-// the page. The rules for all requests apply to h too. If an answer needs more time than usual,
-// h sets deadlines by an [http.ResponseController].
+// the page. The rules for all requests apply to h too; for a longer answer, h sets deadlines by
+// an [http.ResponseController].
 func (s *Server) Handle(path string, h http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cgroup is the cgroup that the command starts in. All descendants of the command are in it,
-// including processes of other users. Nothing that forks can outrun it, and one write kills all
-// of it. All methods do nothing on a nil cgroup: there is none if this process may not make one
-// below its own, or if the kernel is older than 5.14.
+// A cgroup is the cgroup that the command starts in. It contains all descendants of the
+// command, including processes of other users. Nothing that forks can outrun it, and one write
+// kills all of it. All methods do nothing on a nil cgroup: there is none if this process may
+// not make one below its own, or if the kernel is older than 5.14.
 //
-// The three processes that watch the command hold a lock on its directory. A cgroup whose
-// directory is unlocked therefore belongs to a job whose three processes have all died.
+// The three processes that watch the command lock its directory, so if it is unlocked, all
+// three have died.
 type cgroup struct {
 	Dir string
 	FD  int // of Dir
@@ -169,9 +169,8 @@ func (c *cgroup) close() {
 	c.FD = -1
 }
 
-// collect ends what is left of jobs whose three processes were killed at the same moment, and
-// removes their cgroups. A new cgroup without processes is left alone, because its maker may
-// not have locked it yet.
+// collect ends what is left of jobs whose three processes have died, and removes their cgroups.
+// It leaves new cgroups without processes, because their makers may not have locked them yet.
 func collect(own string) {
 	entries, _ := os.ReadDir(own)
 	for _, e := range entries {

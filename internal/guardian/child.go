@@ -106,9 +106,9 @@ func (g *guard) run() {
 }
 
 // deafen keeps signals meant for the command, or for everyone, from ending or stopping this
-// process: all but SIGKILL, SIGSTOP and those that C libraries reserve. It catches signals
-// instead of ignoring them, because the command would inherit that. A signal that was already
-// ignored (nohup) stays ignored, so that the command inherits it.
+// process: all but SIGKILL, SIGSTOP and those that C libraries reserve. It catches them,
+// because the command would inherit ignored ones. A signal already ignored (nohup) stays so for
+// the same reason.
 func deafen() {
 	unheard := make(chan os.Signal, 1)
 	for _, sig := range harmful {
@@ -118,9 +118,9 @@ func deafen() {
 	}
 }
 
-// harmful are the signals that end or stop a Go program by default. The runtime catches all
-// others and does nothing about them: see package os/signal. Notify for one signal takes two
-// thread switches, so Notify for all would take longer than starting the command.
+// harmful are the signals that end or stop a Go program by default: see package os/signal. The
+// runtime catches all others and does nothing. Each Notify takes two thread switches, so for
+// all signals it would take longer than starting the command.
 var harmful = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM,
 	syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS, harmfulHere,

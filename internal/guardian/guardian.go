@@ -89,8 +89,8 @@ import (
 )
 
 // Options say what to run, and until when. The command inherits stdin, stdout, stderr, the
-// working directory and everything else this process got from its own parent, such as the files
-// of a shell's <(…).
+// working directory and other descriptors from this process's parent, such as the files of a
+// shell's <(…).
 type Options struct {
 	Argv     []string      // the command, looked up in PATH, and its arguments
 	Env      []string      // its environment, as "key=value"; the last of a key counts; nil: this process's

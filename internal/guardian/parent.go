@@ -225,8 +225,8 @@ func (p *Process) finish(r report) {
 	p.tty.reclaim(p.status)
 }
 
-// takeOver ends the command in place of the guardian, which has died or let the deadline pass.
-// After the watcher and the guardian have died, their children are children of this process.
+// takeOver ends the command if the guardian has died or let the deadline pass. Once the watcher
+// and the guardian have died, their children are children of this process.
 func (p *Process) takeOver() {
 	expired := p.settle()
 	rest := newTree(p.cgroup, p.spared)

@@ -68,10 +68,9 @@ func (t *terminal) stopped(sig syscall.Signal) {
 	_ = syscall.Kill(-t.group, syscall.SIGCONT)
 }
 
-// suspend stops this process group, because a shell expects the whole job to stop with one of
-// its processes. It returns when the group is continued. The kernel discards the signal if
-// there is no shell to continue the group; then suspend returns after a timeout, and the stop
-// has no effect, as without a guardian.
+// suspend stops this process group, because a shell expects a whole job to stop with one of its
+// processes, and returns when the group is continued. Without a shell to continue it, the
+// kernel discards the signal; then suspend returns after a timeout.
 //
 // The signal is SIGTSTP because this process has never caught it: once package signal has
 // caught or ignored a stop signal, it cannot restore the default.

@@ -50,8 +50,8 @@ func pipe(ends []int) error { return unix.Pipe2(ends, unix.O_CLOEXEC) }
 
 // A tree is what must be ended: a process group, a cgroup, and all direct children of this
 // process except spared ones. Only direct children are signalled by pid, because no other
-// process can reap them, so their pids cannot be reused. When they die, their own children
-// become direct ones, so sweeping until nothing is left reaches every descendant.
+// process can reap them and so free the pid. When they die, their children become direct ones,
+// so sweeping until nothing is left reaches every descendant.
 type tree struct {
 	group  int // 0: unknown, or its leader was reaped
 	cgroup *cgroup
@@ -84,8 +84,8 @@ func (t *tree) sweep(sig syscall.Signal) (left bool) {
 	return t.strike(procs, sig) || populated || err != nil
 }
 
-// strike sends sig to children and reaps dead ones. These still count as left, because a child
-// of theirs may have been skipped: it was not yet a direct child when it was read.
+// strike sends sig to children and reaps dead ones. These still count as left, because their
+// children may have been skipped as not yet direct.
 func (t *tree) strike(procs []proc, sig syscall.Signal) (left bool) {
 	for _, p := range procs {
 		if t.spared[p.pid] || p.zombie && p.pid == t.kept {

@@ -14,10 +14,9 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 )
 
-// A watcher is the process between the parent and the guardian. It does nothing while the
-// guardian works. If the guardian dies or lets the deadline pass, the watcher ends it and all
-// its descendants. When the guardian dies, its descendants become the watcher's, or the
-// parent's if the watcher has died too.
+// A watcher is the process between the parent and the guardian. It acts only if the guardian
+// dies or lets the deadline pass: then it ends the guardian and all its descendants. When the
+// guardian dies, these become the watcher's, or the parent's if the watcher has died too.
 type watcher struct {
 	plan
 	orders   *inbox[order] // from the parent
@@ -75,10 +74,10 @@ func (w *watcher) start(brief int) (guardian int, err error) {
 	})
 }
 
-// retire gives this process a session of its own, so that signals to a whole session or process
-// group do not reach it. The guardian must stay, because of the terminal. The leader of a
-// process group cannot make a session, so this process first joins the guardian's group. It
-// also replaces stdin and stdout, so as not to keep the command's open.
+// retire gives this process a session of its own, out of reach of signals to a session or
+// process group. (The guardian must stay, because of the terminal.) The leader of a process
+// group cannot make a session, so this process first joins the guardian's group. It also lets
+// go of the command's stdin and stdout.
 func retire(guardian int) {
 	_ = unix.Setpgid(0, guardian)
 	_, _ = unix.Setsid()
@@ -106,9 +105,9 @@ func (w *watcher) watch() {
 	}
 }
 
-// after returns the pause after a sweep that kills. It is short while something is left,
-// because processes that fork meanwhile survive. Otherwise the watcher waits for the parent, if alive,
-// to finish.
+// after returns the pause after a sweep that kills: short while something is left, because
+// processes that fork meanwhile survive. Otherwise it waits for the parent, if alive, to
+// finish.
 func (w *watcher) after(left bool) (nap time.Duration, done bool) {
 	if left {
 		return killNap, false

@@ -18,9 +18,8 @@ import (
 )
 
 // The titles are argv[0] of the watcher and of the guardian, by which Main recognizes them, and
-// their names in ps. Neither contains the name of the program or of the other, so a kill by
-// name (pkill, killall) hits at most one of the three processes. The only arguments are
-// descriptors, so a search for the command's words does not find them either (pkill -f).
+// their names in ps. Neither contains the other or the program's name, because of pkill and
+// killall. Only descriptors follow as arguments, because of pkill -f.
 const (
 	titleWatcher  = "job-watcher"
 	titleGuardian = "job-guardian"
@@ -112,17 +111,17 @@ type word struct {
 }
 
 // send writes one message, waiting at most patience for a stopped reader. It reports whether
-// this is settled: the message was written, or nobody can read it. It may drop a message but
-// never write a part, because a pipe takes up to 4096 bytes whole or not at all. That is enough
-// for all but the last report, because a lost message errs on the early side: the reader knows
-// an earlier deadline, or the writer has a deadline of its own.
+// the message was written or nobody can read it. It may drop a message but never a part,
+// because a pipe takes up to 4096 bytes whole or not at all. That is enough for all but the
+// last report, because a lost message errs on the early side: the reader knows an earlier
+// deadline, or the writer has its own.
 func send(pipe *os.File, message any) (settled bool) { return sendWithin(patience, pipe, message) }
 
 const patience = 100 * time.Millisecond
 
 // sendWithin tries at least once, and again after each wait, whatever the clock says. On a busy
-// machine, this process may be stalled between reading the clock and the next step. A write
-// deadline of the runtime could then pass before the first attempt.
+// machine, this process may be stalled after reading the clock, and a write deadline of the
+// runtime could pass before the first attempt.
 func sendWithin(patience time.Duration, pipe *os.File, message any) (settled bool) {
 	line, err := json.Marshal(message)
 	if err != nil {
@@ -166,9 +165,9 @@ func receive[T any](pipe *os.File) <-chan T {
 	return messages
 }
 
-// An inbox is the end of a pipe that is read without waiting. A process that was stopped, or
-// suspended with the machine, must read everything sent meanwhile before it acts on the clock,
-// because there may be an extension.
+// An inbox is the end of a pipe that is read without waiting. A process that was stopped or
+// suspended must read everything sent meanwhile before it acts on the clock, because there may
+// be an extension.
 type inbox[T any] struct {
 	fd   int
 	part []byte // of a message

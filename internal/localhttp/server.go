@@ -201,9 +201,9 @@ func (s *Server) guard(h http.Handler) http.Handler {
 }
 
 // sameOrigin reports whether the request comes from a page served by this server, or not from a
-// page. Browsers send the origin with each request that could change something, and with each
-// whose answer a page of another origin could read. Other clients need not. For other requests,
-// such as an image in a page, browsers send Fetch Metadata; then only links may lead here.
+// page. Browsers, unlike other clients, send the origin with each request that could change
+// something, and with each whose answer a page of another origin could read. For other
+// requests, such as an image, they send Fetch Metadata; then only links may lead here.
 func sameOrigin(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":

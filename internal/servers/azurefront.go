@@ -24,10 +24,10 @@ import (
 )
 
 // StartAzureFront starts a server inside the test process with one account. It behaves like
-// Azure Blob Storage, as far as documented, for block blobs without leases and snapshots. It
-// lists in pages and honours startFrom, which the emulator of [StartAzurite] ignores. It checks
-// signatures and permissions. It refuses unknown parameters and conditions, so that a
-// misspelled condition is not silently dropped.
+// Azure Blob Storage, as far as documented, for block blobs without leases and snapshots.
+// Unlike the emulator of [StartAzurite], it lists in pages and honours startFrom. It checks
+// signatures and permissions, and refuses unknown parameters and conditions, so that misspelled
+// ones are noticed.
 func StartAzureFront(t testing.TB) *Azurite {
 	t.Helper()
 	front := &azureFront{containers: map[string]map[string]*azureBlob{}}

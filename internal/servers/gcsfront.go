@@ -34,8 +34,8 @@ const frontPage = 100
 // StartGCSFront starts a server inside the test process. It behaves like Google Cloud Storage,
 // as far as documented, where the emulator of [StartGCS] does not: it honours conditions of
 // reads and deletes, lists in pages, knows which bytes of an upload have arrived, and returns
-// only the requested fields of a resource. It refuses unknown parameters, so that a misspelled
-// condition is not silently dropped.
+// only the requested fields. It refuses unknown parameters, so that misspelled conditions are
+// noticed.
 func StartGCSFront(t testing.TB) *Server {
 	t.Helper()
 	server := httptest.NewServer(&gcsFront{buckets: map[string]*gcsBucket{}, uploads: map[string]*gcsUpload{}, last: 1_700_000_000_000_000})

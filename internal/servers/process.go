@@ -114,10 +114,10 @@ type port struct {
 	lock *flock.Flock
 }
 
-// freePort finds a port without a listener. A server of another test process might bind it a
-// moment later and answer instead of ours, which no test would notice. So each port has a lock,
-// held as long as the port. The ports are below the range for outgoing connections, so that a
-// server can restart on its port.
+// freePort finds a port without a listener. Another test process's server could bind it a
+// moment later and answer instead of ours, unnoticed. So each port has a lock, held as long as
+// the port. The ports are below the range for outgoing connections, so that a server can
+// restart on its port.
 func freePort() (*port, error) {
 	dir, err := cacheDir()
 	if err != nil {

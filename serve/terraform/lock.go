@@ -33,7 +33,7 @@ func (h *Handler) lock(c *call) *refusal {
 	default:
 		return f
 	}
-	// From here on no earlier run can store a state, so the state that this run reads does not
+	// From here on no earlier run can store a state, so the state read by this run does not
 	// change.
 	if _, err := h.claim(c, holder); err != nil {
 		if lease != nil {
@@ -91,7 +91,7 @@ func (h *Handler) claim(c *call, holder fence.Holder) (*fence.Value, error) {
 	return guarded.Claim(c.ctx, holder)
 }
 
-// letGo releases a lease that no client knows of.
+// letGo releases a lease unknown to all clients.
 func (h *Handler) letGo(c *call, lease *leasehold.Lease) {
 	if err := lease.Release(c.ctx); err != nil {
 		h.log.Warn("a lock was not released, and ends with its TTL", "state", c.place.name, "error", err)
@@ -149,9 +149,9 @@ func (h *Handler) holding(name string) *holding {
 	return h.held[name]
 }
 
-// release releases a lock of this process. An [leasehold.ErrLost] is not an error here, because
-// the process no longer holds the lock. Unless ctx ends first, the process holds nothing
-// afterwards, even if the store did not free the lock: it then ends with its TTL, or is broken.
+// release releases a lock of this process. [leasehold.ErrLost] is not an error here. Unless ctx
+// ends first, the process holds nothing afterwards, even if the store did not free the lock: it
+// then ends with its TTL, or is broken.
 func (h *Handler) release(ctx context.Context, name string, e *holding) error {
 	err := e.lease.Release(ctx)
 	if err != nil && ctx.Err() != nil {

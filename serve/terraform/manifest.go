@@ -158,7 +158,7 @@ func (h *Handler) Open(ctx context.Context, name string, number int64) (io.ReadC
 	}
 }
 
-// lacks turns the absence of an object that must exist into a failure.
+// lacks turns the absence of a listed object into a failure.
 func lacks(err error) error {
 	if errors.Is(err, store.ErrNotExist) {
 		return fmt.Errorf("%w: %v", store.ErrRefused, err) //nolint:errorlint // it must not match

@@ -219,8 +219,8 @@ func (h *Handler) nameIn(path string) (string, error) {
 }
 
 // Close refuses new requests, waits for those under way, and stops renewing the locks. They
-// stay locked, so others may lock after the TTL. Their runs can store states through another
-// serving process until another run has locked. If ctx ends first, Close returns its error, and
+// stay locked, and others may lock after the TTL. Until another run has locked, their runs can
+// store states through another serving process. If ctx ends first, Close returns its error, and
 // does not renew the locks either.
 func (h *Handler) Close(ctx context.Context) error {
 	h.mu.Lock()

@@ -102,7 +102,7 @@ func (h *Handler) change(c *call, s *state) *refusal {
 	}
 	// The record decides, not this process's memory: the lock may have been broken elsewhere,
 	// or granted by a process that has died. Nor does time: the token protects the successor's
-	// state, so a run whose lock was not renewed loses nothing unless another run has locked.
+	// state, so a run that was not renewed loses nothing until another run has locked.
 	now, err := h.locks.Inspect(c.ctx, c.place.lock)
 	if err != nil {
 		return refusalOf("the lock could not be read", err)
@@ -134,9 +134,9 @@ func (h *Handler) change(c *call, s *state) *refusal {
 	return h.store(c, s, &stored{m, v, guarded}, by, holder)
 }
 
-// changeUnlocked stores a state that comes without a lock. It takes the lock, without waiting,
-// so that it overwrites no other run's state. Because the run read its state without a lock,
-// the new state must follow the stored one.
+// changeUnlocked stores a state sent without a lock. It takes the lock, without waiting, so
+// that it overwrites no other run's state. Because the run read its state without a lock, the
+// new state must follow the stored one.
 func (h *Handler) changeUnlocked(c *call, s *state) *refusal {
 	info := LockInfo{ID: randomID(), Operation: c.Method + " without a lock", Who: clip(c.RemoteAddr, maxWho), Created: time.Now()}
 	lease, f := h.acquire(c, info)
@@ -254,7 +254,7 @@ func (h *Handler) putData(ctx context.Context, key string, body []byte) error {
 	return err
 }
 
-// discard deletes a state. If that fails, the first write under a later lock does it.
+// discard deletes a state. If it fails, the first write under a later lock deletes the state.
 func (h *Handler) discard(c *call, data string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), 10*time.Second)
 	defer cancel()
