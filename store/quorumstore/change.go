@@ -193,7 +193,7 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 	if v, err = s.anew(ctx); err != nil {
 		return err
 	}
-	if v.cfg.Number < next.Number || v.cfg.Members[who].Marker != next.Members[who].Marker {
+	if v.cfg.Members[who].Marker != next.Members[who].Marker {
 		return refusal("replace", "another change came first: configuration %d; look at it, and try again", v.cfg.Number)
 	}
 	return s.Repair(ctx)
@@ -270,7 +270,7 @@ func (s *Store) Repair(ctx context.Context) error {
 	took := 0
 	for i, m := range v.members {
 		marker, over, failed := s.readMarker(ctx, m)
-		if failed != nil || marker == nil || marker.Name != v.cfg.Members[i].Marker {
+		if marker == nil || marker.Name != v.cfg.Members[i].Marker {
 			v.hears(i, errors.Join(failed, ErrLost))
 			continue
 		}
@@ -418,7 +418,7 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 	}
 	all.Wait()
 	for i, a := range following {
-		if a.Value.Exists() && a.Number >= v.cfg.Members[i].Since && !v.over(a.Accepted, following) {
+		if a.Value.Exists() && !v.over(a.Accepted, following) {
 			members[i].Next = v.cfg.Number + 1
 		}
 	}
@@ -441,8 +441,8 @@ func (v *view) accepted(ctx context.Context, place store.Store) (register.Accept
 // was accepted with b cannot be chosen.
 func (v *view) over(b register.Ballot, accepted []register.Acceptor) bool {
 	later := map[register.Ballot]int{}
-	for i, a := range accepted {
-		if a.Number >= v.cfg.Members[i].Since && b.Below(a.Accepted) {
+	for _, a := range accepted {
+		if b.Below(a.Accepted) {
 			later[a.Accepted]++
 		}
 	}

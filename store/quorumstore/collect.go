@@ -66,7 +66,7 @@ func (s *Store) Collect(ctx context.Context, opts *CollectOptions) (Collected, e
 		return c.did, err
 	}
 	keys, err := c.list(ctx, v)
-	if err != nil || len(keys) == 0 {
+	if err != nil {
 		return c.did, err
 	}
 	if opts.DryRun {
@@ -112,7 +112,7 @@ func (c *collection) list(ctx context.Context, v *view) ([]string, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				others, seen := old[e.Key]
-				old[e.Key] = (others || !seen) && (e.LastModified.IsZero() || c.clocks[i].Sub(e.LastModified) >= keptFor)
+				old[e.Key] = (others || !seen) && c.clocks[i].Sub(e.LastModified) >= keptFor
 			}))
 		})
 	}
@@ -137,7 +137,7 @@ func (c *collection) look(ctx context.Context, v *view, keys []string) error {
 		if a.Outcome != register.Done {
 			return failed(ctx, "collect", key, a.Outcome, a.Err)
 		}
-		if a.Value.Version != "" && a.Value.Deleted {
+		if a.Value.Deleted {
 			c.gone(key)
 		}
 		return nil

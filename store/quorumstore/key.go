@@ -138,10 +138,7 @@ func (k *key) put(a register.Put) {
 				ev.At = string(o.Version)
 			}
 		}
-		if ev.Fate = fateOf(err); ev.Fate == register.Refused {
-			err = nil
-		}
-		ev.Err = err
+		ev.Fate, ev.Err = fateOf(err), err
 		k.back(ev)
 		return err
 	})
@@ -154,9 +151,6 @@ func (k *key) drop(a register.Drop) {
 		err := deleteIf(ctx, m, k.name, store.Version(a.Over))
 		ev.Fate, ev.Err = fateOf(err), err
 		k.back(ev)
-		if ev.Fate == register.Refused {
-			return nil
-		}
 		return err
 	})
 }

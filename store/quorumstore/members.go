@@ -248,7 +248,7 @@ func (s *Store) known(ctx context.Context, all bool) (sighting, error) {
 	if seen.cfg.Quorum == "" && seen.none > len(s.given)/2 {
 		err = &store.Error{Op: "open", Kind: store.ErrNoBucket, Cause: fmt.Errorf("%w: leasehold quorum init makes one", ErrNoQuorum)}
 	}
-	if seen.cfg.Quorum != "" && s.outdated(seen.cfg) {
+	if s.outdated(seen.cfg) {
 		err = nil // a majority of its members must confirm it
 	}
 	return seen, err

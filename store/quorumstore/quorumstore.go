@@ -202,7 +202,7 @@ func (s *Store) Put(ctx context.Context, key string, text []byte, only store.Con
 	switch {
 	case err != nil:
 		return nil, err
-	case a.Outcome == register.Mismatch && !only.Absent() && !a.Value.Exists():
+	case a.Outcome == register.Mismatch && !a.Value.Exists():
 		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrNotExist}
 	case a.Outcome == register.Mismatch:
 		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}

@@ -246,16 +246,24 @@ func TestReplaceRefuses(t *testing.T) {
 		{"not filled", 3, func(_ *testing.T, _ []*place, by *place) {
 			by.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "lock"})
 		}, "mem://0", -1, `repair "": invalid argument: mem://new has not taken every object: see what it says, and try again`},
+		{"the last one not filled", 3, func(_ *testing.T, _ []*place, by *place) {
+			by.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "lock"})
+		}, "mem://2", -1, `repair "": invalid argument: mem://new has not taken every object: see what it says, and try again`},
 		{"emptied when it was filled", 3, func(_ *testing.T, _ []*place, by *place) {
+			filled(by, by.lose)
+		}, "mem://0", -1, `repair "": invalid argument: mem://new has lost its objects meanwhile: replace it again`},
+		{"another's when it was filled", 3, func(t *testing.T, _ []*place, by *place) {
+			t.Helper()
+			filled(by, func() { by.mark(t, func(m *register.Marker) { m.Name = "other" }) })
+		}, "mem://0", -1, `repair "": invalid argument: mem://new has lost its objects meanwhile: replace it again`},
+		{"away when it was filled", 3, func(_ *testing.T, _ []*place, by *place) {
 			puts := 0
 			by.before("put", "lock", 2, func() { puts = 2 })
-			by.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: markerKey, When: func(faultstore.Call) bool {
-				if puts == 2 {
-					by.lose()
-				}
-				return false
-			}})
-		}, "mem://0", -1, `repair "": invalid argument: mem://new has lost its objects meanwhile: replace it again`},
+			by.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: markerKey, When: func(faultstore.Call) bool { return puts == 2 }})
+		}, "mem://0", -1, `mem://new: get "!leasehold-quorum": access denied: ` + injected},
+		{"cannot be written when it was filled", 3, func(_ *testing.T, _ []*place, by *place) {
+			by.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: markerKey, Nth: 3})
+		}, "mem://0", -1, `mem://new: put "!leasehold-quorum": access denied: ` + injected},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -275,6 +283,18 @@ func TestReplaceRefuses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// filled runs do before the marker of a new member is read once the member has the object.
+func filled(by *place, do func()) {
+	puts := 0
+	by.before("put", "lock", 2, func() { puts = 2 })
+	by.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: markerKey, When: func(faultstore.Call) bool {
+		if puts == 2 {
+			do()
+		}
+		return false
+	}})
 }
 
 // TestReplaceAgain: a replacement that was made before is made once, also if a later one came after it, and a member that is well is

@@ -1,0 +1,546 @@
+package quorumstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/register"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/quorumstore"
+)
+
+const nextKeys = "!leasehold-quorum-next-*"
+
+// counts are the requests to each member since the last call.
+func counts(places []*place) (all []faultstore.Counts) {
+	for _, p := range places {
+		all = append(all, p.Counts())
+		p.Reset()
+	}
+	return all
+}
+
+func count(t *testing.T, what string, places []*place, want ...faultstore.Counts) {
+	t.Helper()
+	for i, got := range counts(places) {
+		if got != want[i] {
+			t.Errorf("%s: %s gets %+v, want %+v", what, places[i].name, got, want[i])
+		}
+	}
+}
+
+// aliases are the same places as another process reaches them.
+func aliases(places []*place) (all []*place) {
+	for _, p := range places {
+		all = append(all, p.alias(p.name))
+	}
+	return all
+}
+
+// TestInitWrites: Init writes nothing over a quorum that is whole, and only what is missing where it was interrupted or another process
+// was faster.
+func TestInitWrites(t *testing.T) {
+	t.Parallel()
+	places := []*place{newPlace("mem://0"), newPlace("mem://1"), newPlace("mem://2")}
+	places[1].Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Nth: 2})
+	if err := open(t, places).Init(t.Context()); err == nil {
+		t.Fatal("it was not interrupted")
+	}
+	places[1].Clear()
+	counts(places)
+	for _, tc := range []struct {
+		what string
+		want []faultstore.Counts
+	}{
+		{"continued", []faultstore.Counts{{Get: 2, Put: 1}, {Get: 2, Put: 1}, {Get: 2, Put: 3, List: 1}}},
+		{"over a quorum", []faultstore.Counts{{Get: 2}, {Get: 2}, {Get: 2}}},
+	} {
+		if err := open(t, places).Init(t.Context()); err != nil {
+			t.Fatalf("%s: %v", tc.what, err)
+		}
+		count(t, tc.what, places, tc.want...)
+	}
+
+	places = []*place{newPlace("mem://0"), newPlace("mem://1"), newPlace("mem://2")}
+	others := aliases(places)
+	places[2].before("get", markerKey, 1, func() {
+		if err := open(t, others).Init(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := open(t, places).Init(t.Context()); err != nil {
+		t.Errorf("beside another process: %v", err)
+	}
+	count(t, "beside another process", places, faultstore.Counts{Get: 3, List: 1}, faultstore.Counts{Get: 3, List: 1}, faultstore.Counts{Get: 2})
+}
+
+// TestInitGivesUp: a member that lists a marker and does not show it is not asked forever.
+func TestInitGivesUp(t *testing.T) {
+	t.Parallel()
+	places := []*place{newPlace("mem://0"), newPlace("mem://1"), newPlace("mem://2")}
+	put(t, places[1].inner, markerKey, "", store.IfAbsent())
+	st, err := quorumstore.New([]store.Store{places[0], hiding{places[1]}, places[2]}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, st.Init(t.Context()), `mem://1: init "!leasehold-quorum": precondition failed`)
+	count(t, "ten rounds", places, faultstore.Counts{Get: 10, List: 10}, faultstore.Counts{List: 10}, faultstore.Counts{})
+}
+
+// hiding does not show its marker.
+type hiding struct{ *place }
+
+func (h hiding) Get(_ context.Context, key string, _ store.Version) (*store.Object, error) {
+	return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
+}
+
+// TestReplaceCameSecond: a change that another one came before is refused, and says which configuration is in force.
+func TestReplaceCameSecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		synctest.Wait()
+		slow := aliases(places)
+		for _, p := range slow {
+			p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: nextKeys, Delay: 5 * time.Second})
+		}
+		first, second := newPlace("mem://first"), newPlace("mem://second")
+		go func() {
+			time.Sleep(time.Second)
+			if err := open(t, places, first).Replace(t.Context(), "mem://0", first); err != nil {
+				t.Error(err)
+			}
+		}()
+		says(t, open(t, slow, first, second).Replace(t.Context(), "mem://0", second),
+			`replace "": invalid argument: another change came first: configuration 1; look at it, and try again`)
+	})
+}
+
+// TestReplaceFails: a change whose proposal was refused, or after which the members cannot be read, ends with the members' errors.
+func TestReplaceFails(t *testing.T) {
+	t.Parallel()
+	denied := `: access denied: no majority of the members`
+	for _, tc := range []struct {
+		name  string
+		nth   int // put of the proposal, from which on there is
+		fault faultstore.Fault
+		want  string // the beginning
+	}{
+		{"not proposed", 1, faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: nextKeys}, `replace "!leasehold-quorum-next-"` + denied},
+		{"not found again", 2, faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: markerKey}, "no majority of the members"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, st := newQuorum(t, 3)
+				put(t, st, "lock", "x", store.IfAbsent())
+				synctest.Wait()
+				by := newPlace("mem://new")
+				mine := aliases(places)
+				for _, p := range mine {
+					fault, puts := tc.fault, 0
+					p.before("put", nextKeys, tc.nth, func() { puts = tc.nth })
+					fault.When = func(faultstore.Call) bool { return puts == tc.nth }
+					p.Inject(fault)
+				}
+				err := open(t, mine, by).Replace(t.Context(), "mem://0", by)
+				if !strings.HasPrefix(errorText(err), tc.want) || !strings.Contains(errorText(err), "access denied: "+injected) {
+					t.Errorf("error:\n%v\nwant:\n%s", err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestReplaceAgainAtItsConfiguration: a member of the last change is replaced again like any other one, unless the same change is asked for
+// once more.
+func TestReplaceAgainAtItsConfiguration(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		synctest.Wait()
+		by := newPlace("mem://new")
+		// A member that has lost its marker alone is replaced in its place, with what is there.
+		if err := places[0].inner.Delete(t.Context(), markerKey); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			says(t, open(t, places).Replace(t.Context(), "mem://0", places[0]), "")
+		}
+		alias := places[0].alias("mem://alias")
+		says(t, open(t, places, alias).Replace(t.Context(), "mem://0", alias),
+			`replace "": invalid argument: mem://alias is mem://0 under another name, and has not lost its objects: name another place`)
+		full := newPlace("mem://full")
+		put(t, full.inner, "x", "", store.IfAbsent())
+		says(t, open(t, places, full).Replace(t.Context(), "mem://0", full),
+			`init "": invalid argument: mem://full is not empty: it has "x"; a member has a bucket, prefix or directory of its own`)
+		places[0].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: markerKey})
+		says(t, open(t, places).Replace(t.Context(), "mem://0", places[0]), `mem://0: get "!leasehold-quorum": access denied: `+injected)
+		places[0].Clear()
+		says(t, open(t, places, by).Replace(t.Context(), "mem://0", by), "")
+		number, members, err := open(t, places, by).Status(t.Context())
+		if err != nil || number != 2 || members[0].Place != "mem://new" || members[0].Since != 2 || !members[0].Whole {
+			t.Errorf("configuration %d, %+v, %v", number, members, err)
+		}
+	})
+}
+
+// TestReplaceInterrupted: the marker that an interrupted change has left is used again by the same change, whose configuration may still be
+// chosen, and by no later one.
+func TestReplaceInterrupted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		synctest.Wait()
+		a, b := newPlace("mem://a"), newPlace("mem://b")
+		interrupt := func(by *place) register.Marker {
+			t.Helper()
+			mine := aliases(places)
+			for _, p := range mine {
+				p.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: nextKeys})
+			}
+			if err := open(t, mine, by).Replace(t.Context(), "mem://0", by); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%v, want it interrupted", err)
+			}
+			return by.marker(t)
+		}
+		left := interrupt(a)
+		if again := interrupt(a); again.Name != left.Name || left.Number != 1 || left.Known.Number != 0 || left.Whole {
+			t.Errorf("the marker is %+v, and then %+v", left, again)
+		}
+		leftToo := interrupt(b)
+		says(t, open(t, places, a, b).Replace(t.Context(), "mem://0", a), "")
+		if m := a.marker(t); m.Name != left.Name || m.Name != m.Known.Members[0].Marker || m.Number != 1 || !m.Whole {
+			t.Errorf("the marker is %+v, want the name %s", m, left.Name)
+		}
+		says(t, open(t, places, a, b).Replace(t.Context(), "mem://a", b), "")
+		if m := b.marker(t); m.Name == leftToo.Name || m.Name != m.Known.Members[0].Marker || m.Number != 2 || !m.Whole {
+			t.Errorf("the marker is %+v, want another name than %s", m, leftToo.Name)
+		}
+	})
+}
+
+// TestNoQuorum: what is asked of stores that are no quorum is refused, and says so.
+func TestNoQuorum(t *testing.T) {
+	t.Parallel()
+	places := []*place{newPlace("mem://0"), newPlace("mem://1"), newPlace("mem://2")}
+	st := open(t, places)
+	for name, err := range map[string]error{
+		"replace": st.Replace(t.Context(), "mem://0", newPlace("mem://new")),
+		"repair":  st.Repair(t.Context()),
+		"collect": second(st.Collect(t.Context(), nil)),
+		"forget":  st.Forget(t.Context(), "x"),
+		"members": second(st.Members(t.Context())),
+		"put":     second(st.Put(t.Context(), "x", nil, store.IfAbsent())),
+	} {
+		if !errors.Is(err, quorumstore.ErrNoQuorum) {
+			t.Errorf("%s: %v, want ErrNoQuorum", name, err)
+		}
+	}
+	for i, n := range counts(places) {
+		if n.Put+n.Delete > 0 {
+			t.Errorf("%s is written to: %+v", places[i].name, n)
+		}
+	}
+}
+
+// TestRepairFollows: a change that comes into force while Repair settles the one before is repaired instead.
+func TestRepairFollows(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		slow func(mine []*place) // how the one that repairs reaches the members
+		cut  int                 // the member that the change does not reach, which is told of it by its marker; -1: none
+	}{
+		{"the change is read", func(mine []*place) {
+			for _, p := range mine {
+				p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: nextKeys, Delay: 5 * time.Second})
+			}
+		}, -1},
+		{"a marker tells of it", func(mine []*place) {
+			mine[1].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: nextKeys, Delay: 5 * time.Second})
+			mine[2].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: nextKeys, Delay: 3 * time.Second, Nth: 1})
+		}, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, st := newQuorum(t, 3)
+				put(t, st, "lock", "x", store.IfAbsent())
+				synctest.Wait()
+				mine, by := aliases(places), newPlace("mem://new")
+				tc.slow(mine)
+				if tc.cut >= 0 {
+					places[tc.cut].Inject(faultstore.Fault{Kind: faultstore.LostRequest, Op: "put", Key: "!leasehold-quorum-next-1"})
+				}
+				go func() {
+					time.Sleep(time.Second)
+					if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+						t.Error(err)
+					}
+				}()
+				says(t, open(t, mine, by).Repair(t.Context()), "")
+				time.Sleep(time.Minute)
+				number, members, err := open(t, places, by).Status(t.Context())
+				if err != nil || number != 1 {
+					t.Fatalf("configuration %d, %v", number, err)
+				}
+				for _, m := range members {
+					if m.Err != nil || !m.Whole || m.Number != 1 || m.Next != 0 {
+						t.Errorf("after the repair: %+v", m)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestRepairTooFew: Repair counts no member whose marker is lost, another's, or not whole, and writes into none whose marker is another's.
+func TestRepairTooFew(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		damage func(t *testing.T, p *place)
+	}{
+		{"lost", func(t *testing.T, p *place) {
+			t.Helper()
+			if err := p.inner.Delete(t.Context(), markerKey); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"another's", func(t *testing.T, p *place) {
+			t.Helper()
+			p.mark(t, func(m *register.Marker) { m.Name = "other" })
+		}},
+		{"not whole", func(t *testing.T, p *place) {
+			t.Helper()
+			p.mark(t, func(m *register.Marker) { m.Whole = false })
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, st := newQuorum(t, 3)
+				put(t, st, "lock", "x", store.IfAbsent())
+				all(t, st) // no marker is needed to read the next configuration from here on
+				synctest.Wait()
+				tc.damage(t, places[0])
+				tc.damage(t, places[1])
+				for _, p := range places[:2] {
+					p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: markerKey})
+				}
+				says(t, open(t, places).Repair(t.Context()), "no majority of the members: 1 of 3 members are there and whole")
+			})
+		})
+	}
+}
+
+// TestRepairMarkers: Repair makes every member whole that has taken every object, and ends if it cannot write a marker.
+func TestRepairMarkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 5)
+		put(t, st, "lock", "x", store.IfAbsent())
+		synctest.Wait()
+		for _, p := range places[1:3] {
+			p.mark(t, func(m *register.Marker) { m.Whole = false })
+		}
+		all(t, open(t, places))
+		for _, p := range places {
+			if m := p.marker(t); !m.Whole {
+				t.Errorf("%s is not whole", p.name)
+			}
+		}
+		by := newPlace("mem://new")
+		places[3].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: markerKey})
+		says(t, open(t, places, by).Replace(t.Context(), "mem://0", by), `mem://3: put "!leasehold-quorum": access denied: `+injected)
+	})
+}
+
+// TestRepairIsOver: a member that was too slow for a repair is asked again after it.
+func TestRepairIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		synctest.Wait()
+		places[2].Inject(faultstore.Fault{Kind: faultstore.Hang, Key: "lock"})
+		all(t, st)
+		places[2].Clear()
+		put(t, st, "after", "x", store.IfAbsent())
+		synctest.Wait()
+		if keys := left(t, places[2]); len(keys) != 2 {
+			t.Errorf("the member that was slow has %v", keys)
+		}
+	})
+}
+
+// TestRepairSettles: Repair decides on a write that only one member has accepted, though that is the last to be listed, and a key that was
+// never written keeps no new member from becoming whole.
+func TestRepairSettles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		synctest.Wait()
+		breaks := func(key string, at []*place) {
+			mine := aliases(places)
+			mine[0].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: key, Delay: 100 * time.Millisecond}) // so it is proposed to the other two
+			for i := range at {
+				// A write is a promise, and then an acceptance.
+				mine[i].Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: key, When: func(c faultstore.Call) bool {
+					return !strings.Contains(string(c.Body), `"accepted":""`)
+				}})
+			}
+			if _, err := open(t, mine).Put(t.Context(), key, []byte("x"), store.IfAbsent()); err == nil {
+				t.Errorf("%s was written", key)
+			}
+		}
+		breaks("accepted", places[:2])
+		places[0].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: "accepted", Delay: 100 * time.Millisecond})
+		places[2].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "list", Delay: time.Second})
+		all(t, open(t, places))
+		places[2].Partition(true)
+		reads(t, open(t, places), "accepted", "x")
+		places[2].Partition(false)
+		for _, p := range places {
+			p.Clear()
+		}
+		synctest.Wait()
+
+		breaks("promised", places)
+		by := newPlace("mem://new")
+		says(t, open(t, places, by).Replace(t.Context(), "mem://2", by), "")
+		if _, err := open(t, places, by).Get(t.Context(), "promised", ""); !errors.Is(err, store.ErrNotExist) {
+			t.Errorf("what was only promised: %v", err)
+		}
+	})
+}
+
+// TestStatusNext: a change that a member has accepted is shown as open, unless a majority has accepted something later: nothing can
+// come of it then.
+func TestStatusNext(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		by   string // for each member the counter of the ballot that it has accepted the change with; -: none
+		none string // or a deletion
+		want [5]int
+	}{
+		{"one", "3----", "-----", [5]int{1, 0, 0, 0, 0}},
+		{"two rivals", "34---", "-----", [5]int{1, 1, 0, 0, 0}},
+		{"settled later", "34---", "--555", [5]int{0, 0, 0, 0, 0}},
+		{"settled before", "36---", "--555", [5]int{0, 1, 0, 0, 0}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, st := newQuorum(t, 5)
+				put(t, st, "lock", "x", store.IfAbsent())
+				synctest.Wait()
+				for i, p := range places {
+					for _, counter := range []byte{tc.by[i], tc.none[i]} {
+						if counter == '-' {
+							continue
+						}
+						ballot := register.Ballot{Counter: uint64(counter - '0'), By: "x"}
+						a := register.Acceptor{Quorum: p.marker(t).Known.Quorum, Promised: ballot, Accepted: ballot}
+						a.Value = register.Value{Version: "v" + string(counter), Deleted: tc.none[i] != '-'}
+						body, err := a.Encode()
+						if err != nil {
+							t.Fatal(err)
+						}
+						p.overwrite(t, "!leasehold-quorum-next-1", string(body))
+					}
+				}
+				// Otherwise the change would be settled when it is met.
+				for _, p := range places[:2] {
+					p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: 100 * time.Millisecond})
+				}
+				number, members, err := open(t, places).Status(t.Context())
+				if err != nil || number != 0 {
+					t.Fatalf("configuration %d, %v", number, err)
+				}
+				for i, m := range members {
+					if m.Next != tc.want[i] || m.Err != nil || !m.Whole {
+						t.Errorf("%+v, want next %d", m, tc.want[i])
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestStatusFollows: Status shows since when a member fails, whichever of its objects cannot be read, and that it no longer does.
+func TestStatusFollows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		synctest.Wait()
+		last := func(want string, from time.Time) {
+			t.Helper()
+			_, members, err := st.Status(t.Context())
+			if err != nil || members[2].From != from {
+				t.Errorf("%+v, %v, want it from %v on", members, err, from)
+			}
+			says(t, members[2].Err, want)
+			time.Sleep(time.Hour)
+		}
+		last("", time.Time{})
+		places[2].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: nextKeys})
+		from := time.Now()
+		for range 2 {
+			last(`get "!leasehold-quorum-next-1": access denied: `+injected, from)
+		}
+		places[2].Clear()
+		last("", time.Time{})
+		places[2].lose()
+		from = time.Now()
+		for range 2 {
+			last("this member has lost its objects", from)
+		}
+		if err := open(t, places).Replace(t.Context(), "mem://2", places[2]); err != nil {
+			t.Error(err)
+		}
+		last("", time.Time{})
+	})
+}
+
+// TestForgetFails: Forget names each member that fails, and deletes in the others.
+func TestForgetFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "trial", "x", store.IfAbsent())
+		synctest.Wait()
+		places[0].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "list"})
+		places[2].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "delete"})
+		says(t, st.Forget(t.Context(), "trial"), `mem://0: list "trial": access denied: `+injected+"\n"+`mem://2: delete "trial": access denied: `+injected)
+		for i, want := range []int{1, 0, 1} {
+			if keys := left(t, places[i]); len(keys) != want {
+				t.Errorf("%s has %v", places[i].name, keys)
+			}
+		}
+	})
+}
