@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -240,8 +241,33 @@ func TestCollectRefuses(t *testing.T) {
 				return p.Delete(ctx, key)
 			}}
 		}, "mem://1 looks at the condition of a delete first and deletes later"},
-		"no times": {func(_ *testing.T, p *place) store.Store { return timeless{p} }, "mem://1 does not tell its time"},
-		"emptied":  {func(_ *testing.T, p *place) store.Store { p.lose(); return p }, "mem://1 has lost its objects: replace it first"},
+		"says that it has deleted, and has not": {func(_ *testing.T, p *place) store.Store {
+			return deleting{p, func(context.Context, string, store.Version) error { return nil }}
+		}, "mem://1 ignores the condition of a delete"},
+		"says so, and cannot be read": {func(_ *testing.T, p *place) store.Store {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: quorumstore.Scratch + "*"})
+			return deleting{p, func(context.Context, string, store.Version) error { return nil }}
+		}, `mem://1: get "TRIAL": access denied`},
+		"says in a race that it has deleted, and has not": {func(_ *testing.T, p *place) store.Store {
+			return deleting{p, func(ctx context.Context, key string, v store.Version) error {
+				if trialKey.ReplaceAllString(key, "") != "" {
+					return nil
+				}
+				return p.DeleteIf(ctx, key, v)
+			}}
+		}, "mem://1 looks at the condition of a delete first and deletes later"},
+		"says in a race that it was refused, and deletes": {func(_ *testing.T, p *place) store.Store {
+			return deleting{p, func(ctx context.Context, key string, v store.Version) error {
+				if trialKey.ReplaceAllString(key, "") == "" {
+					return p.DeleteIf(ctx, key, v)
+				}
+				time.Sleep(time.Millisecond) // until the write has come
+				return errors.Join(p.Delete(ctx, key), &store.Error{Op: "delete", Key: key, Kind: store.ErrPrecondition})
+			}}
+		}, "mem://1 looks at the condition of a delete first and deletes later"},
+		"no time of a write": {func(_ *testing.T, p *place) store.Store { return dateless{p} }, "mem://1 does not tell its time"},
+		"no times":           {func(_ *testing.T, p *place) store.Store { return timeless{p} }, "mem://1 does not tell its time"},
+		"emptied":            {func(_ *testing.T, p *place) store.Store { p.lose(); return p }, "mem://1 has lost its objects: replace it first"},
 		"the marker of another": {func(t *testing.T, p *place) store.Store {
 			t.Helper()
 			p.mark(t, func(m *register.Marker) { m.Name = "other" })
@@ -332,6 +358,17 @@ func (p timeless) Get(ctx context.Context, key string, unless store.Version) (*s
 	o, err := p.place.Get(ctx, key, unless)
 	if err == nil {
 		o.LastModified = time.Time{}
+	}
+	return o, err
+}
+
+// dateless does not say when it has written an object.
+type dateless struct{ *place }
+
+func (p dateless) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	o, err := p.place.Put(ctx, key, body, only)
+	if err == nil {
+		o.Date = time.Time{}
 	}
 	return o, err
 }
@@ -574,6 +611,186 @@ func TestCollectMeetsReplace(t *testing.T) {
 		}
 		if keys := left(t, places[1]); !slices.Equal(keys, []string{"gone"}) {
 			t.Errorf("a member has %v", keys)
+		}
+	})
+}
+
+// remove deletes objects, and waits until every member has that.
+func remove(t *testing.T, st *quorumstore.Store, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if err := st.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Wait()
+}
+
+// TestCollectOldAndNew: one collection counts what was deleted under an earlier configuration, what was under the present one, and what a
+// member had missed.
+func TestCollectOldAndNew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		for _, key := range []string{"first", "new", "missed/1", "missed/2", "old/1", "old/2"} {
+			put(t, st, key, "x", store.IfAbsent())
+		}
+		all(t, st)
+		remove(t, st, "first")
+		time.Sleep(day - time.Hour)
+		remove(t, st, "old/1", "old/2")
+		time.Sleep(time.Hour)
+		collect(t, open(t, places), quorumstore.Collected{Gone: 1, Number: 1})
+		st = open(t, places)
+		remove(t, st, "new")
+		places[2].Partition(true)
+		remove(t, st, "missed/1", "missed/2")
+		places[2].Partition(false)
+		time.Sleep(day)
+		collect(t, open(t, places), quorumstore.Collected{Gone: 3, Settled: 2, Number: 2})
+	})
+}
+
+// TestCollectFails: a collection that fails says why and counts what it has done, and one that cannot go on makes no new configuration.
+func TestCollectFails(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		fault  func(p *place)
+		want   string // the beginning of the error
+		number int    // of the configuration after that
+		did    quorumstore.Collected
+	}{
+		{"a key cannot be read", func(p *place) {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: "b"})
+		}, `collect "b": access denied: every member is needed`, 0, quorumstore.Collected{}},
+		{"a key cannot be deleted", func(p *place) {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "delete", Key: "b"})
+		}, `collect "b": access denied: every member is needed`, 1, quorumstore.Collected{Left: 2, Number: 1}},
+		{"the configuration may be written", func(p *place) {
+			puts := 0
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: nextKeys, When: func(faultstore.Call) bool {
+				puts++
+				return puts > 1 // the first one is a promise
+			}})
+		}, `collect "!leasehold-quorum-next-": unknown outcome: the write may have landed: no majority of the members`, 0, quorumstore.Collected{}},
+		{"the configuration is written, and then cannot be read", func(p *place) {
+			written := false
+			p.before("put", nextKeys, 2, func() { written = true })
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: nextKeys, When: func(faultstore.Call) bool { return written }})
+		}, "no majority of the members", 1, quorumstore.Collected{}},
+		{"a marker cannot be written", func(p *place) {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: markerKey})
+		}, `mem://0: put "!leasehold-quorum": access denied: ` + injected, 1, quorumstore.Collected{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, st := newQuorum(t, 3)
+				put(t, st, "a", "x", store.IfAbsent())
+				put(t, st, "b", "x", store.IfAbsent())
+				all(t, st)
+				remove(t, st, "a", "b")
+				time.Sleep(day)
+				mine := aliases(places)
+				for _, p := range mine {
+					tc.fault(p)
+				}
+				got, err := open(t, mine).Collect(t.Context(), nil)
+				got.Left, got.Gone = got.Left+got.Gone, 0 // whether the other key goes before the failure is chance
+				if !strings.HasPrefix(errorText(err), tc.want) || got != tc.did {
+					t.Errorf("%+v, %v\nwant %+v, %s", got, err, tc.did, tc.want)
+				}
+				synctest.Wait()
+				if number, _, err := open(t, places).Status(t.Context()); err != nil || number != tc.number {
+					t.Errorf("configuration %d, %v, want %d", number, err, tc.number)
+				}
+			})
+		})
+	}
+}
+
+// TestCollectSkipsYoung: what one member has not had for a day is not even read.
+func TestCollectSkipsYoung(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		for i := range places {
+			put(t, st, fmt.Sprint(i), "x", store.IfAbsent())
+		}
+		all(t, st)
+		remove(t, st, "0", "1", "2")
+		time.Sleep(day)
+		for i, p := range places {
+			o, err := p.inner.Get(t.Context(), fmt.Sprint(i), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.overwrite(t, o.Key, string(o.Body))
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: "[0-2]"})
+		}
+		collect(t, open(t, places), quorumstore.Collected{})
+	})
+}
+
+// TestCollectSettlesWriter: a write that comes while a deletion is brought to a member that has missed it stays, and is not counted.
+func TestCollectSettlesWriter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "gone", "x", store.IfAbsent())
+		all(t, st)
+		places[2].Partition(true)
+		remove(t, st, "gone")
+		places[2].Partition(false)
+		time.Sleep(day)
+		mine := aliases(places)
+		for _, p := range mine {
+			p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "gone", Delay: 2 * time.Second})
+		}
+		go func() {
+			time.Sleep(time.Second)
+			put(t, open(t, places), "gone", "new", store.IfAbsent())
+		}()
+		collect(t, open(t, mine), quorumstore.Collected{})
+		reads(t, open(t, places), "gone", "new")
+	})
+}
+
+// TestCollectTakes: a collection brings the markers up to date that have missed the configuration, or what leads to it, and writes no
+// other.
+func TestCollectTakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "gone", "x", store.IfAbsent())
+		all(t, st)
+		remove(t, st, "gone")
+		time.Sleep(day)
+		collect(t, open(t, places), quorumstore.Collected{Gone: 1, Number: 1})
+		want := places[0].marker(t)
+		if want.Number != 1 || want.Known.Number != 1 {
+			t.Errorf("after a collection the marker is %+v", want)
+		}
+		places[1].mark(t, func(m *register.Marker) { m.Number = 0 })
+		places[2].mark(t, func(m *register.Marker) { m.Known.Number = 0 })
+		counts(places)
+		collect(t, open(t, places), quorumstore.Collected{Number: 1})
+		for i, p := range places {
+			puts := 0
+			for _, e := range p.Log() {
+				if e.Op == "put" && e.Key == markerKey {
+					puts++
+				}
+			}
+			if m := p.marker(t); m.Number != 1 || !reflect.DeepEqual(m.Known, want.Known) || !m.Whole || puts != min(i, 1) {
+				t.Errorf("after %d writes %s has the marker %+v, want %+v", puts, p.name, m, want.Known)
+			}
 		}
 	})
 }
