@@ -298,7 +298,7 @@ func (s *Store) sight(ctx context.Context, members []store.Store, all bool, seen
 			return ctx.Err()
 		}
 	}
-	seen.found, seen.none = 0, t.none
+	seen.none = t.none
 	quorum := known
 	var err error
 	if known == "" {

@@ -988,3 +988,147 @@ func TestLatestMarkerIsLate(t *testing.T) {
 		time.Sleep(time.Minute) // until all requests have ended
 	})
 }
+
+// TestMarkersAreSlow: who knows the quorum waits for a second for the markers of a majority once it has one, and asks the members it was given
+// for as long again; who does not know it waits for all that it needs.
+func TestMarkersAreSlow(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, tc := range []struct {
+		known  bool
+		delays [5]time.Duration // of each member's marker; hours: none comes
+		took   time.Duration
+		fails  bool
+	}{
+		{true, [5]time.Duration{0, 0, 0, time.Hour, time.Hour}, 0, false},
+		{true, [5]time.Duration{0, 900 * ms, 950 * ms, time.Hour, time.Hour}, 950 * ms, false},
+		{true, [5]time.Duration{0, 0, time.Hour, time.Hour, time.Hour}, 2 * time.Second, false},
+		{true, [5]time.Duration{0, 900 * ms, time.Hour, time.Hour, time.Hour}, 2 * time.Second, false},
+		{true, [5]time.Duration{3 * time.Second, 3 * time.Second, 3 * time.Second, time.Hour, time.Hour}, 3 * time.Second, false},
+		{false, [5]time.Duration{0, 900 * ms, 3 * time.Second, time.Hour, time.Hour}, 3 * time.Second, false},
+		{false, [5]time.Duration{0, 0, time.Hour, time.Hour, time.Hour}, quorumstore.DefaultTimeout, true},
+	} {
+		t.Run(fmt.Sprint(tc.known, tc.delays), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, st := newQuorum(t, 5)
+				all(t, st) // no marker is needed to read the next configuration from here on
+				synctest.Wait()
+				if !tc.known {
+					st = open(t, places)
+				}
+				for i, p := range places {
+					p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: markerKey, Delay: tc.delays[i]})
+				}
+				began := time.Now()
+				_, err := st.Members(t.Context())
+				if took := time.Since(began); took != tc.took || tc.fails != errors.Is(err, quorumstore.ErrNoMajority) || !tc.fails && err != nil {
+					t.Errorf("%v after %v, want that after %v", err, took, tc.took)
+				}
+			})
+		})
+	}
+}
+
+// TestMarkerIsReadAgain: a member whose marker could not be read is asked again after half a second.
+func TestMarkerIsReadAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		all(t, st)
+		synctest.Wait()
+		for _, p := range places[1:] {
+			p.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: markerKey, Nth: 1})
+		}
+		began := time.Now()
+		if _, err := open(t, places).Members(t.Context()); err != nil || time.Since(began) != 500*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// TestLatestMarkerIsSlow: the one marker that leads to the configuration in force is waited for, however slow its member is, by who knows
+// the quorum as well as by who opens it.
+func TestLatestMarkerIsSlow(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			defer time.Sleep(time.Minute) // until all requests have ended
+			places, st := newQuorum(t, 3)
+			put(t, st, "lock", "x", store.IfAbsent())
+			late := open(t, places)
+			if known {
+				reads(t, late, "lock", "x")
+			}
+			by := places[0]
+			by.lose()
+			for _, p := range places[1:] {
+				p.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: markerKey})
+			}
+			by.Inject(faultstore.Fault{Kind: faultstore.LostRequest, Op: "put", Key: "!leasehold-quorum-next-1"})
+			if err := open(t, places).Replace(t.Context(), by.name, by); err == nil {
+				t.Fatal("the change was not interrupted")
+			}
+			synctest.Wait()
+			by.Clear()
+			by.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: markerKey, Delay: 2 * time.Second})
+			for _, p := range places[1:] {
+				p.Clear()
+				p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: "!leasehold-quorum-next-1", Delay: 5 * time.Second})
+			}
+			members, err := late.Members(t.Context())
+			if err != nil || len(members) != 3 {
+				t.Errorf("known %t: %v, %v", known, members, err)
+			}
+		})
+	}
+}
+
+// TestTooFewMarkers: the marker of one member of three makes no quorum, if the others cannot be read, nor do those that are left of a list
+// most of which were replaced. That markers are missing is told only if most are.
+func TestTooFewMarkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		all(t, st)
+		synctest.Wait()
+		for _, p := range places[1:] {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: markerKey})
+		}
+		_, err := open(t, places).Get(t.Context(), "lock", "")
+		if !errors.Is(err, quorumstore.ErrNoMajority) || !errors.Is(err, store.ErrDenied) {
+			t.Errorf("with the marker of one member: %v", err)
+		}
+
+		places, st = newQuorum(t, 5)
+		put(t, st, "lock", "x", store.IfAbsent())
+		more := []*place{newPlace("mem://a"), newPlace("mem://b"), newPlace("mem://c")}
+		for i, by := range more {
+			if err := open(t, places, more...).Replace(t.Context(), places[i].name, by); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		reads(t, open(t, places, more...), "lock", "x")
+		time.Sleep(time.Minute)
+		for _, p := range places[:3] {
+			p.Partition(true)
+		}
+		if _, err = open(t, places, more...).Get(t.Context(), "lock", ""); !errors.Is(err, quorumstore.ErrNoMajority) {
+			t.Errorf("with two of five that are still members: %v", err)
+		}
+
+		fresh := []*place{newPlace("mem://0"), newPlace("mem://1"), newPlace("mem://2"), newPlace("mem://3"), newPlace("mem://4")}
+		for n, p := range fresh[:4] {
+			_, err := open(t, fresh).Get(t.Context(), "lock", "")
+			if errors.Is(err, quorumstore.ErrNoQuorum) != (n < 3) || errors.Is(err, quorumstore.ErrNoMajority) != (n >= 3) {
+				t.Errorf("%d of five have no marker: %v", 5-n, err)
+			}
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied})
+		}
+	})
+}

@@ -467,6 +467,12 @@ func TestUnreadableObjects(t *testing.T) {
 			t.Errorf("a marker that is none: %v", members[0].Err)
 		}
 		says(t, members[0].Err, `get "!leasehold-quorum": refused by the store: not an object of this quorum: a marker: unexpected EOF`)
+		places[0].overwrite(t, markerKey, "")
+		_, members, err = open(t, places).Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, members[0].Err, `get "!leasehold-quorum": refused by the store: not an object of this quorum: a marker: EOF`)
 		body, err := good.Encode()
 		if err != nil {
 			t.Fatal(err)
