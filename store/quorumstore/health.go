@@ -21,7 +21,7 @@ type health struct {
 type memberHealth struct {
 	err     error
 	since   time.Time
-	answers bool      // its marker was seen after it had been missing
+	answers bool      // its marker was seen: it may have been missing before
 	told    time.Time // when the logger last got that it fails
 	known   bool      // and has not got since that it answers again
 }
@@ -29,17 +29,13 @@ type memberHealth struct {
 // reminder is how long an unstable member is not logged again.
 const reminder = time.Minute
 
-// found records that a member has its marker: it has lost nothing, or was replaced.
+// found records that a member has its marker: it has lost nothing, or was replaced. The request that
+// has shown it is noted next.
 func (h *health) found(place string) {
 	h.mu.Lock()
-	m := h.members[place]
-	lost := m != nil && errors.Is(m.err, ErrLost)
-	if lost {
+	defer h.mu.Unlock()
+	if m := h.members[place]; m != nil {
 		m.answers = true
-	}
-	h.mu.Unlock()
-	if lost {
-		h.note(place, nil)
 	}
 }
 
@@ -66,12 +62,12 @@ func (h *health) note(place string, err error) {
 		return
 	}
 	m.answers = false
-	if m.err = err; err != nil && was == nil {
+	if m.err = err; was == nil {
 		m.since = time.Now()
 	}
 	switch {
 	case h.logger == nil:
-	case err != nil && !m.known && (m.told.IsZero() || time.Since(m.told) >= reminder):
+	case err != nil && !m.known && time.Since(m.told) >= reminder:
 		m.told, m.known = time.Now(), true
 		h.logger.Warn("a member of the quorum fails; the others go on without it", "member", place, "cause", err)
 	case err == nil && m.known:

@@ -113,9 +113,8 @@ func (k *key) get(a register.Get) {
 			ev.At, ev.Old = string(o.Version), k.view.old(a.Member, o.LastModified)
 			ev.Acceptor, ev.Err = register.Decode(k.view.cfg.Quorum, o.Body)
 		case errors.Is(err, store.ErrNotModified):
-			ev.Same, err = true, nil
+			ev.Same = true
 		case errors.Is(err, store.ErrNotExist):
-			err = nil
 		default:
 			ev.Err = err
 		}

@@ -222,9 +222,6 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	if err := s.check("put", key); err != nil {
 		return 0, err
 	}
-	if err := ctx.Err(); err != nil {
-		return 0, &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable, Cause: err}
-	}
 	b, err := spool(ctx, key, r)
 	if err != nil {
 		return 0, err
@@ -235,7 +232,7 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 		return 0, err
 	}
 	a, _, err := s.call(ctx, "put", key, register.Call{Kind: register.Set, Value: value})
-	if err == nil && a.Outcome == register.Mismatch || err != nil && !errors.Is(err, store.ErrUnknownOutcome) {
+	if a.Outcome == register.Mismatch || err != nil && !errors.Is(err, store.ErrUnknownOutcome) {
 		discard()
 	}
 	switch {

@@ -6,14 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/register"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/quorumstore"
@@ -115,6 +120,7 @@ func TestPrefix(t *testing.T) {
 			}
 		}
 		says(t, plain.Delete(t.Context(), "!leasehold-quorum-next-1"), `delete "!leasehold-quorum-next-1": invalid argument: keys that begin with "!leasehold-quorum" are the quorum's own`)
+		says(t, second(a.Get(t.Context(), "/b", "")), `get "/b": invalid argument: the key begins or ends with a slash, or has two in a row`)
 		says(t, second(plain.Get(t.Context(), "a//b", "")), `get "a//b": invalid argument: the key begins or ends with a slash, or has two in a row`)
 
 		// A collection tells of keys as their users know them, and takes those of no other prefix.
@@ -254,10 +260,9 @@ func TestPlainMembers(t *testing.T) {
 			t.Errorf("%d of %d bytes, %v", len(text), size, err)
 		}
 		_, err = st.PutLarge(t.Context(), "large", strings.NewReader(full+"x"))
-		for i := range 2 {
-			if want := fmt.Sprintf("mem://%d keeps no bodies of %d bytes", i, store.MaxBody+1); err == nil || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "mem://2 keeps") {
-				t.Errorf("%v, want %q", err, want)
-			}
+		refused := regexp.MustCompile(`(?m)^mem://(.): put "!leasehold-quorum-values-[A-Z0-9]+": body too large: mem://(.) keeps no bodies of 1048577 bytes$`)
+		if n := len(refused.FindAllString(errorText(err), -1)); n != 2 {
+			t.Errorf("%d members say that they cannot keep it: %v", n, err)
 		}
 		if !errors.Is(err, quorumstore.ErrNoMajority) {
 			t.Errorf("%v, want ErrNoMajority", err)
@@ -360,4 +365,280 @@ func TestListingsHang(t *testing.T) {
 			t.Errorf("after %v the log has: %s", took, &log)
 		}
 	})
+}
+
+// TestAnswers: every field of what Get and Put answer, and the whole text of what they refuse.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		_, st := newQuorum(t, 3)
+		_, err := st.Get(t.Context(), "a", "")
+		says(t, err, `get "a": object does not exist`)
+		_, err = st.Put(t.Context(), "a", nil, store.IfMatch("v"))
+		says(t, err, `put "a": object does not exist`)
+		o, err := st.Put(t.Context(), "a", []byte("1"), store.IfAbsent())
+		if err != nil || !reflect.DeepEqual(o, &store.Object{Key: "a", Version: o.Version}) || o.Version == "" {
+			t.Errorf("put: %+v, %v", o, err)
+		}
+		for _, unless := range []store.Version{"", "v"} {
+			got, err := st.Get(t.Context(), "a", unless)
+			if err != nil || !reflect.DeepEqual(got, &store.Object{Key: "a", Body: []byte("1"), Version: o.Version}) {
+				t.Errorf("get: %+v, %v", got, err)
+			}
+		}
+		_, err = st.Get(t.Context(), "a", o.Version)
+		says(t, err, `get "a": object not modified`)
+		_, err = st.Put(t.Context(), "a", nil, store.IfAbsent())
+		says(t, err, `put "a": precondition failed`)
+		_, err = st.Put(t.Context(), "a", nil, store.IfMatch("v"))
+		says(t, err, `put "a": precondition failed`)
+	})
+}
+
+// TestManyCalls: calls of one object by one process at the same time are all answered.
+func TestManyCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		_, st := newQuorum(t, 3)
+		var calls sync.WaitGroup
+		var won atomic.Int64
+		for range 10 {
+			calls.Go(func() {
+				_, err := st.Put(t.Context(), "lock", []byte("x"), store.IfAbsent())
+				if err == nil {
+					won.Add(1)
+				} else if !errors.Is(err, store.ErrPrecondition) {
+					t.Error(err)
+				}
+			})
+			calls.Go(func() {
+				if _, err := st.Get(t.Context(), "lock", ""); err != nil && !errors.Is(err, store.ErrNotExist) {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		if n := won.Load(); n != 1 {
+			t.Errorf("%d have created it", n)
+		}
+	})
+}
+
+// TestWriteMeetsChange: a write that a member may have accepted before it was known that the configuration has changed may have
+// landed, so it is not sent again.
+func TestWriteMeetsChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, _ := newQuorum(t, 3)
+		by := newPlace("mem://new")
+		st := open(t, places, by)
+		version := put(t, st, "lock", "1", store.IfAbsent())
+		synctest.Wait()
+		if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		_, err := st.Put(t.Context(), "lock", []byte("2"), store.IfMatch(version))
+		says(t, err, `put "lock": unknown outcome: the write may have landed: the configuration has changed`)
+		reads(t, st, "lock", "1")
+		put(t, st, "lock", "3", store.IfMatch(version))
+	})
+}
+
+// TestListing: a listing that nobody wants the rest of ends, and so do its reads; one whose context ends, or of which an object cannot be
+// read, says so where it ends.
+func TestListing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		const keys = 100
+		for i := range keys {
+			put(t, st, fmt.Sprintf("%02d", i), "x", store.IfAbsent())
+		}
+		synctest.Wait()
+		counts(places)
+		for _, err := range st.List(t.Context(), "", "") {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		time.Sleep(time.Minute)
+		for i, n := range counts(places) {
+			if n.Get > keys/2 {
+				t.Errorf("after the first one member %d is asked for %d objects", i, n.Get)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		n, last := 0, error(nil)
+		for _, err := range st.List(ctx, "", "") {
+			if n++; n == 1 {
+				synctest.Wait() // what is read ahead is there
+				cancel()
+				synctest.Wait()
+			}
+			last = err
+		}
+		says(t, last, `list "": store unavailable: context canceled`)
+		if n > keys/2 {
+			t.Errorf("%d objects are listed after the end of the context", n)
+		}
+		for _, p := range places[1:] {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: "02"})
+		}
+		var got []string
+		for e, err := range st.List(t.Context(), "", "") {
+			if got = append(got, e.Key); err != nil {
+				got = append(got, err.Error())
+			}
+		}
+		want := `[00 01  list "02": access denied: no majority of the members
+mem://1: get "02": access denied: faultstore: denied
+mem://2: get "02": access denied: faultstore: denied]`
+		if fmt.Sprint(got) != want {
+			t.Errorf("listed %v, want %s", got, want)
+		}
+	})
+}
+
+// TestListingMembers: a listing takes as long as it takes, if each entry comes in time. A member counts only with its own marker, and one that
+// knows of a later configuration leads there.
+func TestListingMembers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		for _, key := range []string{"a", "b", "c"} {
+			put(t, st, key, "x", store.IfAbsent())
+		}
+		synctest.Wait()
+		slow, err := quorumstore.New([]store.Store{lister{places[0]}, lister{places[1]}, lister{places[2]}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keys := listed(t, slow, "", ""); !slices.Equal(keys, []string{"a", "b", "c"}) {
+			t.Errorf("listed: %v", keys)
+		}
+		fails := func(want string) {
+			t.Helper()
+			places[2].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "list"})
+			n := 0
+			for _, err := range st.List(t.Context(), "", "") {
+				n++
+				if !errors.Is(err, quorumstore.ErrNoMajority) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+			}
+			if n != 1 {
+				t.Errorf("%d entries", n)
+			}
+			for _, p := range places {
+				p.Clear()
+			}
+		}
+		places[1].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: markerKey})
+		fails(`mem://1: get "!leasehold-quorum": access denied: ` + injected)
+		good := places[1].marker(t)
+		places[1].mark(t, func(m *register.Marker) { m.Name = "other" })
+		fails("mem://1: this member has lost its objects")
+		places[1].mark(t, func(m *register.Marker) { m.Name = good.Name })
+
+		// Only the second one has the number of the configuration yet.
+		by := newPlace("mem://new")
+		st = open(t, places, by)
+		listed(t, st, "", "")
+		places[2].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: markerKey})
+		says(t, open(t, places, by).Replace(t.Context(), "mem://0", by), `mem://2: put "!leasehold-quorum": access denied: `+injected)
+		places[2].Clear()
+		for _, p := range []*place{places[0], places[2]} {
+			p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "list", Delay: time.Second})
+		}
+		for range 2 {
+			synctest.Wait()
+			places[0].Reset()
+			listed(t, st, "", "")
+		}
+		if n := places[0].Counts(); n != (faultstore.Counts{}) {
+			t.Errorf("the member that was replaced is asked again: %+v", n)
+		}
+	})
+}
+
+// lister pauses before each entry of a listing.
+type lister struct{ *place }
+
+func (l lister) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range l.place.List(ctx, prefix, after) {
+			select {
+			case <-time.After(6 * time.Second):
+			case <-ctx.Done():
+				e, err = store.Entry{}, ctx.Err()
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestMarkerIsLogged: a member whose marker cannot be read is logged with the reason, and one whose marker is not what it was as lost.
+func TestMarkerIsLogged(t *testing.T) {
+	t.Parallel()
+	const lost = "this member has lost its objects"
+	mark := func(change func(m *register.Marker)) func(t *testing.T, p *place) {
+		return func(t *testing.T, p *place) {
+			t.Helper()
+			p.mark(t, change)
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		damage func(t *testing.T, p *place)
+		cause  string
+	}{
+		{"well", func(*testing.T, *place) {}, ""},
+		{"cannot be read", func(_ *testing.T, p *place) {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: markerKey})
+		}, `get \"!leasehold-quorum\": access denied: ` + injected},
+		{"emptied", func(_ *testing.T, p *place) { p.lose() }, lost},
+		{"another's", mark(func(m *register.Marker) { m.Name = "other" }), lost},
+		{"no longer whole", mark(func(m *register.Marker) { m.Whole = false }), lost},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, _ := newQuorum(t, 3)
+				var log bytes.Buffer
+				st, err := quorumstore.New([]store.Store{places[0], places[1], places[2]}, &quorumstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				put(t, st, "other", "x", store.IfAbsent())
+				if _, err = st.Get(t.Context(), "none", ""); !errors.Is(err, store.ErrNotExist) {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				tc.damage(t, places[2])
+				places[0].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: time.Millisecond}) // so the marker of the other two is asked for
+				if _, err := st.Get(t.Context(), "none", ""); !errors.Is(err, store.ErrNotExist) {
+					t.Error(err)
+				}
+				synctest.Wait()
+				want := ""
+				if tc.cause != "" {
+					want = `time=2000-01-01T00:01:00.000Z level=WARN msg="a member of the quorum fails; the others go on without it" member=mem://2 cause="` + tc.cause + "\"\n"
+				}
+				if log.String() != want {
+					t.Errorf("the log says %s, want %s", &log, want)
+				}
+			})
+		})
+	}
 }

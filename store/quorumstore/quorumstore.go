@@ -196,7 +196,7 @@ func (s *Store) Put(ctx context.Context, key string, text []byte, only store.Con
 		}
 	}
 	a, _, err := s.call(ctx, "put", key, register.Call{Kind: register.Set, Over: string(only.Match()), Value: value})
-	if err == nil && a.Outcome == register.Mismatch || err != nil && !errors.Is(err, store.ErrUnknownOutcome) {
+	if a.Outcome == register.Mismatch || err != nil && !errors.Is(err, store.ErrUnknownOutcome) {
 		discard()
 	}
 	switch {
@@ -310,10 +310,8 @@ func kindOf(err error) error {
 		switch err {
 		case register.ErrContended: //nolint:errorlint // as above
 			kinds = append(kinds, store.ErrConflict)
-			return
 		case register.ErrForeign:
 			kinds = append(kinds, store.ErrRefused)
-			return
 		}
 		switch u := err.(type) { //nolint:errorlint // as above
 		case interface{ Unwrap() []error }:

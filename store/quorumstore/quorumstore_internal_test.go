@@ -36,6 +36,7 @@ func TestKindOf(t *testing.T) {
 		{[]error{of(store.ErrThrottled), of(store.ErrDenied)}, store.ErrThrottled},
 		{[]error{of(store.ErrUnavailable), of(store.ErrThrottled)}, store.ErrThrottled},
 		{[]error{register.ErrContended}, store.ErrConflict},
+		{[]error{&store.Error{Kind: store.ErrDenied, Cause: of(store.ErrUnavailable)}}, store.ErrDenied},
 		{[]error{foreign, of(store.ErrRefused)}, store.ErrRefused},
 		{[]error{foreign, of(store.ErrUnavailable)}, store.ErrUnavailable},
 		{[]error{register.ErrContended, of(store.ErrDenied)}, store.ErrUnavailable},
@@ -99,7 +100,7 @@ func TestMakeRoom(t *testing.T) {
 	for i := range maxKeys / 8 {
 		v.key("more/" + strconv.Itoa(i))
 	}
-	if len(v.keys) > maxKeys || v.key("busy") != busy || busy.idle() {
+	if len(v.keys) > maxKeys || v.key("busy") != busy || busy.idle() || busy.idle() { // twice: it does not lock it for good
 		t.Errorf("%d keys, want at most %d, and the busy one among them", len(v.keys), maxKeys)
 	}
 }
@@ -139,28 +140,30 @@ func TestTally(t *testing.T) {
 		{5, "qqrr-", "", false, "", `open "": invalid argument: the members are of different quorums: 0 is of q, 1 is of q, 2 is of r, 3 is of r`},
 		{5, "qqrrr", "r", false, "", ""},
 	} {
-		votes := tally{of: map[string][]shown{}, silent: tc.members, errs: []error{ErrNoMajority}}
-		for i, c := range tc.answers {
-			a := shown{place: strconv.Itoa(i)}
-			switch c {
-			case '?':
-				continue
-			case '!':
-				a.err = errors.New("broken")
-			case '-':
-			default:
-				a.marker = &register.Marker{Known: register.Configuration{Quorum: string(c)}}
+		for range 5 { // in any order of the quorums
+			votes := tally{of: map[string][]shown{}, silent: tc.members, errs: []error{ErrNoMajority}}
+			for i, c := range tc.answers {
+				a := shown{place: strconv.Itoa(i)}
+				switch c {
+				case '?':
+					continue
+				case '!':
+					a.err = errors.New("broken")
+				case '-':
+				default:
+					a.marker = &register.Marker{Known: register.Configuration{Quorum: string(c)}}
+				}
+				votes.add(a)
 			}
-			votes.add(a)
-		}
-		if got := votes.most(); got != tc.most || votes.enough("", tc.members) != (got != "") || votes.enough("q", tc.members) != tc.known {
-			t.Errorf("%s: %q, enough %t and %t, want %q, %t", tc.answers, got, votes.enough("", tc.members), votes.enough("q", tc.members), tc.most, tc.known)
-		}
-		if tc.most != "" {
-			continue
-		}
-		if may, err := votes.undecided(); may != tc.may || err == nil || err.Error() != tc.err {
-			t.Errorf("%s: %q, %v, want %q, %s", tc.answers, may, err, tc.may, tc.err)
+			if got := votes.most(); got != tc.most || votes.enough("", tc.members) != (got != "") || votes.enough("q", tc.members) != tc.known {
+				t.Errorf("%s: %q, enough %t and %t, want %q, %t", tc.answers, got, votes.enough("", tc.members), votes.enough("q", tc.members), tc.most, tc.known)
+			}
+			if tc.most != "" {
+				continue
+			}
+			if may, err := votes.undecided(); may != tc.may || err == nil || err.Error() != tc.err {
+				t.Errorf("%s: %q, %v, want %q, %s", tc.answers, may, err, tc.may, tc.err)
+			}
 		}
 	}
 }
