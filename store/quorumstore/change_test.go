@@ -1,8 +1,11 @@
 package quorumstore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -372,7 +375,8 @@ func TestRepairMarkers(t *testing.T) {
 	})
 }
 
-// TestRepairIsOver: a member that was too slow for a repair is asked again after it.
+// TestRepairIsOver: a member that hangs is asked once by a repair, however many objects there are, and is asked again after that, as after any
+// other call.
 func TestRepairIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -380,13 +384,38 @@ func TestRepairIsOver(t *testing.T) {
 		places, st := newQuorum(t, 3)
 		put(t, st, "lock", "x", store.IfAbsent())
 		synctest.Wait()
-		places[2].Inject(faultstore.Fault{Kind: faultstore.Hang, Key: "lock"})
-		all(t, st)
-		places[2].Clear()
-		put(t, st, "after", "x", store.IfAbsent())
+		for i := range 40 {
+			put(t, st, fmt.Sprintf("locks/%d", i), "x", store.IfAbsent())
+		}
 		synctest.Wait()
-		if keys := left(t, places[2]); len(keys) != 2 {
-			t.Errorf("the member that was slow has %v", keys)
+		var log bytes.Buffer
+		st, err := quorumstore.New([]store.Store{places[0], places[1], places[2]}, &quorumstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads(t, st, "lock", "x")
+		synctest.Wait()
+		for i, slow := range []func(){
+			func() { reads(t, st, "lock", "x") },
+			func() { all(t, st) },
+		} {
+			log.Reset()
+			began := time.Now()
+			places[2].Inject(faultstore.Fault{Kind: faultstore.Hang, Key: "lock*"}, faultstore.Fault{Kind: faultstore.Hang, Key: "locks/*"})
+			slow()
+			if took := time.Since(began); took > quorumstore.DefaultTimeout+time.Second {
+				t.Errorf("it took %v, with one member that hangs", took)
+			}
+			time.Sleep(time.Minute)
+			if strings.Count(log.String(), "fails") != 1 || strings.Contains(log.String(), "again") {
+				t.Errorf("the log says: %s", &log)
+			}
+			places[2].Clear()
+			put(t, st, fmt.Sprintf("after/%d", i), "x", store.IfAbsent())
+			synctest.Wait()
+			if keys := left(t, places[2]); len(keys) != 42+i {
+				t.Errorf("the member that was slow has %v", keys)
+			}
 		}
 	})
 }
@@ -523,6 +552,15 @@ func TestStatusFollows(t *testing.T) {
 			t.Error(err)
 		}
 		last("", time.Time{})
+		// What it answers to others when it has lost its objects once more is no sign that it has them.
+		places[2].lose()
+		from = time.Now()
+		for range 2 {
+			last("this member has lost its objects", from)
+			if _, err := st.Get(t.Context(), "none", ""); !errors.Is(err, store.ErrNotExist) {
+				t.Error(err)
+			}
+		}
 	})
 }
 

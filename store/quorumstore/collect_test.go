@@ -497,6 +497,35 @@ func TestCollectYoung(t *testing.T) {
 	})
 }
 
+// TestCollectUndated: an object whose age its member does not tell is not collected.
+func TestCollectUndated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "gone", "x", store.IfAbsent())
+		all(t, st)
+		remove(t, st, "gone")
+		st, err := quorumstore.New([]store.Store{places[0], places[1], ageless{places[2]}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(day)
+		collect(t, st, quorumstore.Collected{Left: 1, Number: 1})
+	})
+}
+
+// ageless tells the times of test objects only.
+type ageless struct{ *place }
+
+func (p ageless) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	o, err := p.place.Get(ctx, key, unless)
+	if err == nil && key == "gone" {
+		o.LastModified = time.Time{}
+	}
+	return o, err
+}
+
 // undated has no times in its listings.
 type undated struct{ *place }
 

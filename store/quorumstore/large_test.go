@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/register"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/quorumstore"
@@ -54,12 +55,13 @@ func TestReplaceBringsBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(t, st, "full", strings.Repeat("x", store.MaxBody), store.IfAbsent())
+		putLarge(t, st, "one", "x")
 		by := newPlace("mem://new")
 		if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
 			t.Fatal(err)
 		}
-		if n := by.bodies(t); n != 2 {
-			t.Errorf("the new member has %d bodies, want 2", n)
+		if n := by.bodies(t); n != 3 {
+			t.Errorf("the new member has %d bodies, want 3", n)
 		}
 		synctest.Wait()
 	})
@@ -260,6 +262,29 @@ func TestLargeRefused(t *testing.T) {
 		if keys := listed(t, st, "", ""); fmt.Sprint(keys) != "[there]" {
 			t.Errorf("there are %v", keys)
 		}
+		// It is not read to its end.
+		ctx, cancel = context.WithCancel(t.Context())
+		times := 0
+		_, err = st.PutLarge(ctx, "large", endless(func() {
+			if times++; times == 3 {
+				cancel()
+			}
+		}))
+		says(t, err, `put "large": store unavailable: context canceled`)
+		if times != 3 {
+			t.Errorf("it is read %d times, want 3", times)
+		}
+		putLarge(t, st, "one", "x")
+		reads(t, st, "one", "x")
+		for key, want := range map[string]string{"one": "x", "there": "x"} {
+			r, n, err := st.GetLarge(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := io.ReadAll(r); err != nil || string(text) != want || n != 1 || r.Close() != nil {
+				t.Errorf("%s: %q, %d, %v", key, text, n, err)
+			}
+		}
 		putLarge(t, st, "full", string(large[:store.MaxBody]))
 		reads(t, st, "full", string(large[:store.MaxBody]))
 		putLarge(t, st, "over", string(large[:store.MaxBody+1]))
@@ -271,6 +296,14 @@ func TestLargeRefused(t *testing.T) {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("it is broken") }
+
+// endless is a reader that calls a function each time, and has a hundred more bytes.
+type endless func()
+
+func (e endless) Read(p []byte) (int, error) {
+	e()
+	return copy(p, make([]byte, 100)), nil
+}
 
 // reading is a reader that calls a function, and has nothing.
 type reading func()
@@ -300,6 +333,18 @@ func TestTemporaryFiles(t *testing.T) {
 			t.Error("a broken body was written")
 		}
 		files("a broken body", 0)
+		if _, err := open(t, []*place{newPlace("mem://a"), newPlace("mem://b"), newPlace("mem://c")}).PutLarge(t.Context(), "x", strings.NewReader("x")); err == nil {
+			t.Error("a body was written to no quorum")
+		}
+		files("no quorum", 0)
+		if err := places[1].inner.Delete(t.Context(), places[1].body(t)); err != nil {
+			t.Fatal(err)
+		}
+		all(t, st)
+		if places[1].bodies(t) != 1 {
+			t.Error("the body was not copied")
+		}
+		files("a repair", 0)
 		places[2].Inject(faultstore.Fault{Kind: faultstore.Hang, Op: "put", Key: asideKeys})
 		if _, err := st.PutLarge(t.Context(), "slow", bytes.NewReader(large)); err != nil {
 			t.Fatal(err)
@@ -547,6 +592,130 @@ func TestRepairBodies(t *testing.T) {
 		}
 		if took := time.Since(began); took > quorumstore.DefaultTimeout+time.Second {
 			t.Errorf("a repair with a member that hangs took %v, want the time of one request", took)
+		}
+	})
+}
+
+// TestFullBodyFails: a body that fits no acceptor is written as one that does, and what is refused leaves nothing behind.
+func TestFullBodyFails(t *testing.T) {
+	t.Parallel()
+	full := strings.Repeat("x", store.MaxBody)
+	for _, tc := range []struct {
+		key, fault string // of what the puts are denied
+		want       string
+	}{
+		{"new", asideKeys, `put "new": access denied: no majority of the members`},
+		{"new", "new", `put "new": access denied: no majority of the members`},
+		{"there", "", `put "there": precondition failed`},
+	} {
+		t.Run(tc.want, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, st := newQuorum(t, 3)
+				put(t, st, "there", "x", store.IfAbsent())
+				synctest.Wait()
+				for _, p := range places[1:] {
+					if tc.fault != "" {
+						p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: tc.fault})
+					}
+				}
+				_, err := st.Put(t.Context(), tc.key, []byte(full), store.IfAbsent())
+				if !strings.HasPrefix(errorText(err), tc.want) {
+					t.Errorf("%v, want %s", err, tc.want)
+				}
+				time.Sleep(time.Minute)
+				for _, p := range places {
+					if n := p.bodies(t); n != 0 {
+						t.Errorf("%s has %d bodies left", p.name, n)
+					}
+				}
+				if keys := listed(t, open(t, places), "", ""); fmt.Sprint(keys) != "[there]" {
+					t.Errorf("there are %v", keys)
+				}
+			})
+		})
+	}
+}
+
+// TestBodyIsOpen: a body may be read for longer than a request may take, by who has opened the quorum while a member hangs, and its request
+// ends when it is closed. A member that fails is asked last, but it is asked.
+func TestBodyIsOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		putLarge(t, st, "large", "body")
+		synctest.Wait()
+		key := places[0].body(t)
+		var request context.Context
+		var bodies atomic.Int64
+		var members []store.Store
+		for _, p := range places {
+			members = append(members, opening{p, func(ctx context.Context, n int64) {
+				if bodies.Add(n); ctx != nil {
+					request = ctx //nolint:fatcontext // kept to see it end
+				}
+			}})
+		}
+		st, err := quorumstore.New(members, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places[2].Inject(faultstore.Fault{Kind: faultstore.Hang})
+		r, _, err := st.GetLarge(t.Context(), "large")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * quorumstore.DefaultTimeout)
+		if request.Err() != nil {
+			t.Errorf("the request of an open body has ended: %v", request.Err())
+		}
+		if text, err := io.ReadAll(r); err != nil || string(text) != "body" || r.Close() != nil || request.Err() == nil {
+			t.Errorf("%q, %v, and then the request is %v", text, err, request.Err())
+		}
+		places[2].Clear()
+
+		places[1].overwrite(t, key, "bod")
+		if err := places[2].inner.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		places[0].Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: "large"})
+		for range 2 { // the second time it is known to fail
+			reads(t, st, "large", "body")
+			synctest.Wait()
+		}
+		if n := bodies.Load(); n != 0 {
+			t.Errorf("%d bodies are open", n)
+		}
+	})
+}
+
+// TestRepairHasBodies: a member that has every body already becomes whole, and a large body may be copied for a second more for each MiB.
+func TestRepairHasBodies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		const size = 3 << 20
+		putLarge(t, st, "large", strings.Repeat("x", size))
+		synctest.Wait()
+		places[2].mark(t, func(m *register.Marker) { m.Whole = false })
+		all(t, st)
+		if !places[2].marker(t).Whole {
+			t.Error("the member is not whole")
+		}
+		by := newPlace("mem://new")
+		for _, tc := range []struct {
+			delay time.Duration
+			want  string
+		}{
+			{13500 * time.Millisecond, `repair "": invalid argument: mem://new has not taken every object: see what it says, and try again`},
+			{12500 * time.Millisecond, ""},
+		} {
+			by.Clear()
+			by.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: asideKeys, Delay: tc.delay})
+			says(t, open(t, places, by).Replace(t.Context(), "mem://0", by), tc.want)
 		}
 	})
 }

@@ -184,6 +184,13 @@ func testRequests(t *testing.T) {
 			}
 			put(t, other, "other", "y", store.IfMatch(before))
 		}},
+		// The markers, and the next configuration and the object, each with the markers of a majority after it.
+		{"another's look at nothing, which opens the quorum", faultstore.Counts{Get: 3 + 5 + 5}, func() {
+			places[2].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: time.Millisecond})
+			if _, err := open(t, places).Get(t.Context(), "none", ""); !errors.Is(err, store.ErrNotExist) {
+				t.Error(err)
+			}
+		}},
 	} {
 		synctest.Wait() // for the members that nobody waits for
 		for _, p := range places {
