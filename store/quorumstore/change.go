@@ -249,7 +249,7 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 		return next, err
 	}
 	a := v.following().call(ctx, register.Call{Kind: register.Set, Value: register.Value{Version: rand.Text(), Body: body}})
-	if a.Outcome == register.Failed || a.Outcome == register.Uncertain {
+	if a.Err != nil && !errors.Is(a.Err, register.ErrMoved) {
 		return next, failed(ctx, "replace", nextKey, a.Outcome, a.Err)
 	}
 	return next, nil // or another change came first: the caller sees that next

@@ -102,28 +102,51 @@ func (h hiding) Get(_ context.Context, key string, _ store.Version) (*store.Obje
 	return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
 }
 
+// rivals are ways in which a process meets a change that another one makes a second after it has begun its own.
+var rivals = []struct {
+	name string
+	slow func(mine []*place) // how it reaches the members
+	cut  int                 // the member that the change does not reach, which is told of it by its marker; -1: none
+}{
+	{"the change is read", func(mine []*place) {
+		for _, p := range mine {
+			p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: nextKeys, Delay: 5 * time.Second})
+		}
+	}, -1},
+	{"a marker tells of it", func(mine []*place) {
+		mine[1].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: nextKeys, Delay: 5 * time.Second})
+		mine[2].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: nextKeys, Delay: 3 * time.Second, Nth: 1})
+	}, 2},
+}
+
 // TestReplaceCameSecond: a change that another one came before is refused, and says which configuration is in force.
 func TestReplaceCameSecond(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(time.Minute) // until all requests have ended
-		places, st := newQuorum(t, 3)
-		put(t, st, "lock", "x", store.IfAbsent())
-		synctest.Wait()
-		slow := aliases(places)
-		for _, p := range slow {
-			p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: nextKeys, Delay: 5 * time.Second})
-		}
-		first, second := newPlace("mem://first"), newPlace("mem://second")
-		go func() {
-			time.Sleep(time.Second)
-			if err := open(t, places, first).Replace(t.Context(), "mem://0", first); err != nil {
-				t.Error(err)
-			}
-		}()
-		says(t, open(t, slow, first, second).Replace(t.Context(), "mem://0", second),
-			`replace "": invalid argument: another change came first: configuration 1; look at it, and try again`)
-	})
+	for _, tc := range rivals {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, st := newQuorum(t, 3)
+				put(t, st, "lock", "x", store.IfAbsent())
+				synctest.Wait()
+				mine := aliases(places)
+				tc.slow(mine)
+				first, second := newPlace("mem://first"), newPlace("mem://second")
+				if tc.cut >= 0 {
+					places[tc.cut].Inject(faultstore.Fault{Kind: faultstore.LostRequest, Op: "put", Key: "!leasehold-quorum-next-1"})
+				}
+				go func() {
+					time.Sleep(time.Second)
+					if err := open(t, places, first).Replace(t.Context(), "mem://0", first); err != nil {
+						t.Error(err)
+					}
+				}()
+				says(t, open(t, mine, first, second).Replace(t.Context(), "mem://0", second),
+					`replace "": invalid argument: another change came first: configuration 1; look at it, and try again`)
+			})
+		})
+	}
 }
 
 // TestReplaceFails: a change whose proposal was refused, or after which the members cannot be read, ends with the members' errors.
@@ -262,21 +285,7 @@ func TestNoQuorum(t *testing.T) {
 // TestRepairFollows: a change that comes into force while Repair settles the one before is repaired instead.
 func TestRepairFollows(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name string
-		slow func(mine []*place) // how the one that repairs reaches the members
-		cut  int                 // the member that the change does not reach, which is told of it by its marker; -1: none
-	}{
-		{"the change is read", func(mine []*place) {
-			for _, p := range mine {
-				p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: nextKeys, Delay: 5 * time.Second})
-			}
-		}, -1},
-		{"a marker tells of it", func(mine []*place) {
-			mine[1].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: nextKeys, Delay: 5 * time.Second})
-			mine[2].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: nextKeys, Delay: 3 * time.Second, Nth: 1})
-		}, 2},
-	} {
+	for _, tc := range rivals {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -557,8 +566,12 @@ func TestStatusFollows(t *testing.T) {
 		from = time.Now()
 		for range 2 {
 			last("this member has lost its objects", from)
-			if _, err := st.Get(t.Context(), "none", ""); !errors.Is(err, store.ErrNotExist) {
-				t.Error(err)
+			for _, cut := range []bool{false, true, false} {
+				places[2].Partition(cut)
+				if _, err := st.Get(t.Context(), "none", ""); !errors.Is(err, store.ErrNotExist) {
+					t.Error(err)
+				}
+				synctest.Wait()
 			}
 		}
 	})

@@ -187,7 +187,7 @@ func (s *Store) renumber(ctx context.Context, v *view) (*view, error) {
 		return nil, err
 	}
 	a := v.following().call(ctx, register.Call{Kind: register.Set, Value: register.Value{Version: rand.Text(), Body: body}})
-	if a.Outcome == register.Failed || a.Outcome == register.Uncertain {
+	if a.Err != nil && !errors.Is(a.Err, register.ErrMoved) {
 		return nil, failed(ctx, "collect", nextKey, a.Outcome, a.Err)
 	}
 	now, err := s.anew(ctx)

@@ -41,7 +41,8 @@ func (h *health) found(place string) {
 
 // note records how a request to a member has ended. Errors that are not the member's fault
 // count as success, for example the regular answers of a store: a key may be a directory if it
-// keeps files. A member that has lost its objects also gives regular answers.
+// keeps files. A member that has lost its objects also gives regular
+// answers, so it is one until its marker is seen, whatever it says meanwhile.
 func (h *health) note(place string, err error) {
 	for _, fine := range []error{
 		store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict, store.ErrInvalid, context.Canceled,
@@ -58,7 +59,7 @@ func (h *health) note(place string, err error) {
 		h.members[place] = m
 	}
 	was := m.err
-	if err == nil && errors.Is(was, ErrLost) && !m.answers {
+	if errors.Is(was, ErrLost) && !m.answers {
 		return
 	}
 	m.answers = false

@@ -70,6 +70,23 @@ func TestReplaceBringsBodies(t *testing.T) {
 // TestBodyOfAnUnknownWrite: while it is not known whether a value was written, its body stays.
 func TestBodyOfAnUnknownWrite(t *testing.T) {
 	t.Parallel()
+	for name, write := range map[string]func(ctx context.Context, st *quorumstore.Store) error{
+		"PutLarge": func(ctx context.Context, st *quorumstore.Store) error {
+			return second(st.PutLarge(ctx, "large", bytes.NewReader(large)))
+		},
+		"Put": func(ctx context.Context, st *quorumstore.Store) error {
+			return second(st.Put(ctx, "large", large[:store.MaxBody], store.IfAbsent()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testBodyOfAnUnknownWrite(t, write)
+		})
+	}
+}
+
+func testBodyOfAnUnknownWrite(t *testing.T, write func(ctx context.Context, st *quorumstore.Store) error) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		places, st := newQuorum(t, 3)
 		put(t, st, "other", "x", store.IfAbsent())
@@ -87,8 +104,7 @@ func TestBodyOfAnUnknownWrite(t *testing.T) {
 				faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: "large", When: func(faultstore.Call) bool { return puts == 2 }},
 			)
 		}
-		_, err := st.PutLarge(t.Context(), "large", bytes.NewReader(large))
-		if !errors.Is(err, store.ErrUnknownOutcome) {
+		if err := write(t.Context(), st); !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Fatalf("%v, want an unknown outcome", err)
 		}
 		time.Sleep(time.Minute)
@@ -99,8 +115,12 @@ func TestBodyOfAnUnknownWrite(t *testing.T) {
 			}
 		}
 		// What is there now is either nothing or all of it.
-		if _, err := open(t, places).Get(t.Context(), "large", ""); errors.Is(err, store.ErrTooLarge) {
+		if o, err := open(t, places).Get(t.Context(), "large", ""); errors.Is(err, store.ErrTooLarge) {
 			readsLarge(t, open(t, places), "large")
+		} else if err == nil {
+			if !bytes.Equal(o.Body, large[:store.MaxBody]) {
+				t.Errorf("%d bytes", len(o.Body))
+			}
 		} else if !errors.Is(err, store.ErrNotExist) {
 			t.Error(err)
 		}

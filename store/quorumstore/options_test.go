@@ -461,7 +461,7 @@ func TestListing(t *testing.T) {
 		}
 		synctest.Wait()
 		counts(places)
-		for _, err := range st.List(t.Context(), "", "") {
+		for _, err := range st.List(context.WithoutCancel(t.Context()), "", "") {
 			if err != nil {
 				t.Error(err)
 			}

@@ -158,7 +158,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 		return nil, err
 	case !a.Value.Exists():
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
-	case unless != "" && string(unless) == a.Value.Version:
+	case string(unless) == a.Value.Version:
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
 	}
 	text := a.Value.Body

@@ -188,3 +188,22 @@ func TestFateOf(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitingIsForgotten: a call that has ended is not kept, however many there are of one key.
+func TestWaitingIsForgotten(t *testing.T) {
+	t.Parallel()
+	cfg := register.Configuration{Quorum: "q", Members: make([]register.Member, 3)}
+	v := (&Store{}).newView(cfg, nil)
+	k := v.key("key")
+	k.reg.Step(register.Call{ID: -1, Kind: register.Look}, 0) // nobody sends its requests, so the others wait for it
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 {
+		if a := k.call(ctx, register.Call{Kind: register.Look}); !errors.Is(a.Err, context.Canceled) {
+			t.Errorf("%+v", a)
+		}
+	}
+	if len(k.waiting) > 0 {
+		t.Errorf("%d calls are kept", len(k.waiting))
+	}
+}

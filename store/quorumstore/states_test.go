@@ -133,6 +133,12 @@ func TestInitRefuses(t *testing.T) {
 			places[1].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Nth: 2})
 			return places
 		}, `mem://1: get "!leasehold-quorum": access denied: ` + injected},
+		{"cannot be read", func(t *testing.T) []*place {
+			t.Helper()
+			places := fresh()
+			places[1].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Nth: 1})
+			return places
+		}, `mem://1: get "!leasehold-quorum": access denied: ` + injected},
 		{"emptied while it is initialized", func(t *testing.T) []*place {
 			t.Helper()
 			places := fresh()
@@ -183,6 +189,14 @@ func TestInitRefuses(t *testing.T) {
 			return places
 		}, `init "": invalid argument: mem://0 and mem://2 are one place under two names: give each member a bucket, prefix or directory of its own` +
 			"\n" + `delete the object "!leasehold-quorum" there: mem://0: delete "!leasehold-quorum": access denied: ` + injected},
+		{"one place that cannot be read to be cleaned up", func(t *testing.T) []*place {
+			t.Helper()
+			places := fresh()
+			places[0].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Nth: 3})
+			places[2] = places[0].alias("mem://2")
+			return places
+		}, `init "": invalid argument: mem://0 and mem://2 are one place under two names: give each member a bucket, prefix or directory of its own` +
+			"\n" + `delete the object "!leasehold-quorum" there: mem://0: get "!leasehold-quorum": access denied: ` + injected},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -261,8 +275,11 @@ func TestReplaceRefuses(t *testing.T) {
 			by.before("put", "lock", 2, func() { puts = 2 })
 			by.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: markerKey, When: func(faultstore.Call) bool { return puts == 2 }})
 		}, "mem://0", -1, `mem://new: get "!leasehold-quorum": access denied: ` + injected},
-		{"cannot be written when it was filled", 3, func(_ *testing.T, _ []*place, by *place) {
+		{"cannot be told of the configuration", 3, func(_ *testing.T, _ []*place, by *place) {
 			by.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: markerKey, Nth: 3})
+		}, "mem://0", -1, `mem://new: put "!leasehold-quorum": access denied: ` + injected},
+		{"cannot be written when it was filled", 3, func(_ *testing.T, _ []*place, by *place) {
+			by.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: markerKey, Nth: 4})
 		}, "mem://0", -1, `mem://new: put "!leasehold-quorum": access denied: ` + injected},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
