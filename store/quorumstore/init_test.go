@@ -1,6 +1,7 @@
 package quorumstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -86,6 +87,17 @@ func testStatusWithoutMajority(t *testing.T) {
 	_, members, err = open(t, places).Status(t.Context())
 	if err != nil || len(members) != 3 || members[2].Err == nil {
 		t.Errorf("with all away: %+v, %v", members, err)
+	}
+	// Who knows the quorum does not wait again and again for a member that hangs.
+	places, st := newQuorum(t, 3)
+	put(t, st, "lock", "x", store.IfAbsent())
+	synctest.Wait()
+	places[1].Partition(true)
+	places[2].Inject(faultstore.Fault{Kind: faultstore.Hang})
+	began := time.Now()
+	_, members, err = st.Status(t.Context())
+	if took := time.Since(began); err != nil || !members[0].Whole || !errors.Is(members[2].Err, context.DeadlineExceeded) || took > 30*time.Second {
+		t.Errorf("after %v: %+v, %v", took, members, err)
 	}
 }
 
