@@ -416,6 +416,7 @@ func TestRepairIsOver(t *testing.T) {
 				t.Errorf("it took %v, with one member that hangs", took)
 			}
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			if strings.Count(log.String(), "fails") != 1 || strings.Contains(log.String(), "again") {
 				t.Errorf("the log says: %s", &log)
 			}

@@ -501,9 +501,14 @@ func TestBodyIsOpenedAtAnother(t *testing.T) {
 		places[0].Clear()
 		places[1].Clear()
 		places[0].Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: "large"})
-		read("failing", "010", 0)
-		read("still failing", "010", 0)
-		places[0].Clear()
+		for _, p := range places[1:] { // so the failure comes first
+			p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: "large", Delay: time.Millisecond})
+		}
+		read("failing", "010", time.Millisecond)
+		read("still failing", "010", time.Millisecond)
+		for _, p := range places {
+			p.Clear()
+		}
 		reads(t, st, "large", "body")
 		if err := places[2].inner.Delete(t.Context(), places[2].body(t)); err != nil {
 			t.Fatal(err)
