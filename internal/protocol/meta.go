@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// metaChange is what the user of a lease wants its record to carry. The changes are numbered by the
-// user of the candidate, and the last one counts.
+// metaChange is the meta data that the user of a lease wants in its record. The user numbers
+// the changes, and the last one counts.
 type metaChange struct {
-	asked  int // the last one
-	landed int // all up to this one are in a record that has landed, or one after them is
+	asked  int // the last change
+	landed int // a record with this change, or with a later one, has landed
 }
 
-// pending reports that the record is not known to carry the last one.
+// pending reports whether the last change may be missing from the record.
 func (m *metaChange) pending() bool { return m.asked != m.landed }
 
-// metaPause is between the writes that carry changes: it counts from the sending of the last one
-// that has landed. Many changes in a second are one write, since a store may take no more of one
-// object, and each costs as much as a renewal.
+// metaPause is the interval between writes with changes, counted from when the last one that
+// landed was sent. Many changes in a second become one write, because a store may not take more
+// for one object, and each costs as much as a renewal.
 const metaPause = time.Second
 
-// setMeta changes the meta data of the lease that is held, and of no other: it is one of its terms
-// from now on. The next renewal carries it, which is brought forward. Where there is none, because a
-// session is renewed in its place or its terms let the lease end, one write of the record does, which
-// makes the lease valid for no longer (see lease.take).
+// setMeta changes the meta data of the current lease only: it becomes one of its terms. The
+// next renewal carries the change and is brought forward. If no renewal follows, because the
+// lease is under a session or its terms let it end, one write of the record does, without
+// making the lease valid for longer (see lease.take).
 //
-// A lease that has ended is left alone: Lost has said so, or the Release was first.
+// A lease that has ended is left alone: either Lost was reported, or the Release came first.
 func (c *Candidate) setMeta(ev SetMeta, now Now, out *Actions) {
 	if c.cfg.WriteOnce {
 		panic("protocol: SetMeta of a record that cannot be written over")
@@ -38,7 +38,7 @@ func (c *Candidate) setMeta(ev SetMeta, now Now, out *Actions) {
 	if c.terms.NoRenewal {
 		c.lease.end = min(c.lease.end, c.lease.deadline) // which the write would else move
 	}
-	// With an attempt open the record that was seen need not be the one that stands.
+	// While an attempt is open, the last known record need not be the current one.
 	if settled := c.busy == none && len(c.writes.open) == 0; settled && maps.Equal(c.lease.record.Meta, ev.Meta) {
 		c.metaLanded(ev.Number, out)
 		return
@@ -46,16 +46,15 @@ func (c *Candidate) setMeta(ev SetMeta, now Now, out *Actions) {
 	c.carrySoon(now)
 }
 
-// carrySoon brings the write forward that carries a change, if one is to.
+// carrySoon brings the next write forward if a change is pending.
 func (c *Candidate) carrySoon(now Now) {
 	if c.lease.meta.pending() {
 		c.due = min(c.due, max(now.Clock, c.lease.sent+metaPause))
 	}
 }
 
-// metaLanded takes in that a record has landed that was written when so many changes were asked for.
-// Only a clean success and a look say so (rule A6). A change that came while that write was under way
-// is not in it.
+// metaLanded notes that a record with change number has landed. Only a clean success or a read
+// shows that (rule A6). A change that came during the write is not in it.
 func (c *Candidate) metaLanded(number int, out *Actions) {
 	if m := &c.lease.meta; number > m.landed {
 		m.landed = number
