@@ -8,58 +8,57 @@ import (
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
-// A PeerStatus is a leader's answer about itself to a follower that asked it. A
-// follower may look at the store sooner because of it, or later; no rule rests on it.
-// So an answer that is false, old or lost costs time, and nothing else.
-// It may even come from a liar with a valid certificate: see Trusted.
+// A PeerStatus is a leader's answer about itself to a follower. It may make a follower read the
+// store sooner or later, but no rule depends on it: a false, old or lost answer costs only
+// time. It may even be a lie with a valid certificate: see Trusted.
 type PeerStatus struct {
 	Leading     bool   // its lease is valid, and renewed in time
 	Free        bool   // its release is confirmed
 	Successor   string // Free: the holder that may go first
 	Holder      string
 	Token       int64
-	Incarnation string        // of the candidate: what its write IDs begin with
+	Incarnation string // the candidate's: its write IDs begin with it
 	Valid       time.Duration // what is left of its lease unless it is renewed
-	Version     string        // another one whenever its leadership has changed
+	Version     string        // changes whenever its leadership does
 }
 
-// Of reports that the word is that of the candidate and the lease that r tells of.
+// Of reports whether the answer comes from the candidate in r, about that lease.
 func (w PeerStatus) Of(r record.Record) bool {
 	return w.Incarnation == r.Incarnation() && w.Holder == r.Holder && w.Token == r.Token
 }
 
 // pollState is what a follower knows from the leader itself.
 type pollState struct {
-	asking    bool // a question is under way
-	number    int  // of it, or of the last one
+	asking    bool // a question is in flight
+	number    int  // its number, or the last one's
 	other     bool // and it is about another leader
 	open      bool // this leader may be asked
-	stale     bool // the store has not been looked at since it may not
+	stale     bool // the store was not read since it may not be asked
 	asked     time.Duration
 	due       time.Duration // of the next question
-	known     string        // the Version of its last word
-	fails     int           // of questions, in a row
-	quiet     time.Duration // no look is needed before this
+	known     string        // the Version of its last answer
+	fails     int           // failed questions, in a row
+	quiet     time.Duration // no read is needed before this
 	successor bool          // it said that we go first
 }
 
-// Trusted is for how many TTLs a leader's word alone may keep a follower from the store. A
-// peer with a valid certificate may lie, and a follower that never looked would wait for it
-// for ever. Two such times may add up: the first look after the end of a leader shows its last
-// renewal, which is news, and the second one that there was none since. One look in two TTLs is a
-// sixth of what following the store costs.
+// Trusted is how many TTLs a leader's word alone may keep a follower from the store. A peer
+// with a valid certificate may lie, and a follower that never read the store would wait for it
+// forever. Two such times may add up: the first read after a leader died shows its last
+// renewal, which is new, and the second one no further renewal. One read in two TTLs is a sixth
+// of the cost of following the store.
 const Trusted = 2
 
-// peerTries is how many questions in a row may fail before the store is asked.
+// peerTries is how many questions in a row may fail before the follower reads the store.
 const peerTries = 3
 
-// sees takes in that the record has changed. A leader that did not answer may be
-// asked again when it has renewed.
+// sees notes that the record has changed. A leader that did not answer may be asked again when
+// it has renewed.
 func (t *pollState) sees(before, after record.Record, now time.Duration) {
 	switch same := before.Held && before.SameLease(after); {
 	case !same:
-		// A lease that was free and is held again was brought back by hand. Its leader knows
-		// of the release only, and to hear of that anew would begin the wait anew, for ever.
+		// A free lease that is held again was restored by hand. Its leader knows only of the
+		// release, and hearing of that again would restart the wait, forever.
 		back := !before.Held && before.Token == after.Token && before.Token > 0
 		*t = pollState{asking: t.asking, number: t.number, other: t.asking, open: !back}
 	case t.stale: // it may have renewed before it fell silent
@@ -69,19 +68,18 @@ func (t *pollState) sees(before, after record.Record, now time.Duration) {
 	}
 }
 
-// follows reports that there is a leader that can be asked instead of the store.
-// A record of our own has nobody behind it to ask.
+// follows reports whether there is a leader to ask instead of the store. A record of this
+// candidate's own has none.
 func (c *Candidate) follows() bool {
 	r := c.obs.record
 	return c.cfg.Peers && c.wanting() && c.obs.version != "" && r.Held && r.Address != "" && !c.cfg.mine(r)
 }
 
-// longPoll is how long the leader may keep a question: what is left of its
-// lease when it answers lasts until the next answer is there.
+// longPoll returns how long the leader may keep a question. What is left of its lease when it
+// answers lasts until the next answer.
 func longPoll(ttl time.Duration) time.Duration { return ttl / 2 }
 
-// ask asks the leader, if that is due, and drops a question that does not matter
-// any more.
+// ask sends the leader a question if one is due, and drops one that no longer matters.
 func (c *Candidate) ask(now Now, out *Actions) {
 	t := &c.peer
 	follows := c.follows()
@@ -97,28 +95,27 @@ func (c *Candidate) ask(now Now, out *Actions) {
 	out.Add(PollPeer{Number: t.number, Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.acq.want != nothing})
 }
 
-// Asks reports that the question of that number is still to be answered.
+// Asks reports whether the question with that number is unanswered.
 func (c *Candidate) Asks(number int) bool { return c.peer.asking && c.peer.number == number }
 
-// peerAnswered takes in the leader's word, or its silence. No case makes a lock claimable by that
-// alone: at most it moves the next look. The one exception comes with a proof, a record whose
-// version is the hash of it, which no liar can make.
+// peerAnswered handles the leader's answer, or its silence. The answer alone makes no lock
+// claimable: at most it moves the next read. The one exception comes with a proof, a record
+// whose hash is its version, which no liar can forge.
 func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *Actions) {
 	t, r := &c.peer, c.obs.record
 	if !c.Asks(ev.Number) {
-		return // nobody wants to know any more
+		return // nobody waits for it any more
 	}
 	t.asking = false
 	w := ev.Status
 	switch {
-	case !c.follows(): // it is about the past
+	case !c.follows(): // it is about an earlier leader
 	case ev.Err != nil:
 		c.unheard(now)
 	case w.Incarnation == r.Incarnation() && w.Token > r.Token:
-		c.lookAfter(0, now) // it knows more than we do
-	// It speaks for another lease. That is no reason to believe anything of this one, neither
-	// that it goes on nor that it is over.
-	case !w.Of(r): // a stranger
+		c.lookAfter(0, now) // it knows more than this candidate
+	// It speaks for another lease. This one may be valid or may have ended.
+	case !w.Of(r):
 		c.distrust(0, now)
 	case w.Leading && w.Valid > 0:
 		c.trust(w, now)
@@ -129,16 +126,14 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *Actions) {
 			c.found(*p, now, out)
 		}
 	case w.Free:
-		// Another may go first, and a look of everybody at this moment would only delay that.
+		// Another one may go first, and if everybody read now, that would only delay it.
 		c.lookAfter(FirstPoll+c.rng.Jitter(Renewal(r.TTL)), now)
 	default:
 		c.distrust(c.rng.Jitter(c.cfg.frequent(r.TTL)), now)
 	}
 }
 
-// unheard: the leader was silent.
-// Silence is no sign that the leader is gone. Once or twice it is a lost packet; after that the
-// store is asked, as if there were no peers.
+// Another one may go first, and reading now would only delay it.
 func (c *Candidate) unheard(now Now) {
 	t, r := &c.peer, c.obs.record
 	t.fails++
@@ -148,19 +143,19 @@ func (c *Candidate) unheard(now Now) {
 	}
 }
 
-// distrust ends the conversation with this leader, because it says nothing of use. If
-// its word has kept us from looking, we look; if not, that goes on as it does anyway.
+// distrust stops asking this leader, because it says nothing useful. If its word has kept this
+// follower from reading, that ends after the pause.
 func (c *Candidate) distrust(pause time.Duration, now Now) {
 	if c.peer.open = false; now.Clock < c.peer.quiet {
 		c.lookAfter(pause, now)
 	}
 }
 
-// lookAfter ends the conversation with this leader. The store must tell, after the pause, or
-// sooner where a look was due anyway, or would be but for that leader's word: after one that failed.
+// lookAfter stops asking this leader. The store must tell: after the pause, or sooner if a read
+// was due anyway, or would be without the leader's word because the last one failed.
 func (c *Candidate) lookAfter(pause time.Duration, now Now) {
 	if c.trouble.Reads > 0 {
-		pause = 0 // read has it wait for as long as a failure asks for
+		pause = 0 // read waits for as long as a failure requires
 	}
 	c.peer.open, c.peer.stale, c.peer.quiet = false, true, 0
 	c.pace.again = c.busy == reading
@@ -168,18 +163,21 @@ func (c *Candidate) lookAfter(pause time.Duration, now Now) {
 	c.due = min(c.due, now.Clock+pause)
 }
 
-// until is when a look is needed, by the leader's word, if the last one was at looked.
+// until returns when the next read is needed, by the leader's word, if the last one was at
+// looked.
 func (t *pollState) until(looked, ttl time.Duration) time.Duration {
 	return min(t.quiet, looked+Trusted*ttl)
 }
 
-// trust puts off the next look for as long as the leader's lease lasts by its own
-// word, and plans the next question. That is at once if the leader kept this one,
-// so that it can tell of its end; and it need not be believed that it does.
+// trust puts off the next read for as long as the leader says its lease lasts, and plans the
+// next question. A leader that kept this one is asked again at once, so that it can report its
+// end. It need not be believed to do so.
 func (c *Candidate) trust(w PeerStatus, now Now) {
 	t, r := &c.peer, c.obs.record
 	t.fails = 0
-	// No honest leader has more left than a whole validity, so a word that claims more buys nothing.
+	// trust puts off the next read for as long as the leader says its lease lasts, and plans
+	// the next question. A leader that kept this one is asked again at once, so it can report
+	// its end. Nothing depends on whether it does.
 	t.quiet = now.Clock + min(w.Valid, Validity(r.TTL))
 	switch t.known {
 	case "":
@@ -195,9 +193,9 @@ func (c *Candidate) trust(w PeerStatus, now Now) {
 	}
 }
 
-// PeerStatus is the answer of a candidate that leads, or has led, at a reading of the clock. It
+// PeerStatus returns a leader's answer, or a former leader's, at this reading of the clock. It
 // never says more than the record in the store. A lease under a session is valid until limit at
-// most, when that is (rule D4); any other reading will do for others.
+// most: the session's end (rule D4). Without a session, limit is ignored.
 func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 	until := c.lease.deadline
 	if c.lease.record.Session != "" {
@@ -214,8 +212,7 @@ func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 	state := "over"
 	switch {
 	case w.Leading, c.phase == freeing && c.release.resigned:
-		// A release that is not confirmed yet is none of their business: they could only look
-		// too soon.
+		// An unconfirmed release is not announced: followers could only read too soon.
 		state = "leading"
 	case c.Valid(clock) && clock < until:
 		state = "late"
@@ -230,9 +227,9 @@ func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 	return w
 }
 
-// Sound reports that the lease is valid and that nothing has failed since its last renewal.
-// It is renewed every third of the TTL, unless its session is, and a follower is not told any
-// more that it leads from late on, half a TTL after the last renewal.
+// Sound reports whether the lease is valid and nothing has failed since its last renewal. A
+// lease without a session is renewed every third of the TTL. From late on, half a TTL after the
+// last renewal, followers no longer hear that it leads.
 func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) {
 	late = Never
 	if ttl := c.lease.record.TTL; c.lease.record.Session == "" {
@@ -241,9 +238,9 @@ func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) 
 	return late, c.Valid(clock) && c.trouble.Err == nil
 }
 
-// Freed is the record that the confirmed release of the last lease has written, and its
-// version in the store: where that is a hash of the record, they prove each other.
-// A follower that has the pair from the leader can claim at once, without a look.
+// Freed returns the record of the last lease's confirmed release, with its version in the
+// store. If the version is the record's hash, they prove each other: a follower that has the
+// pair from the leader can claim at once, without a read.
 func (c *Candidate) Freed() (record.Record, Version) {
 	return c.release.freed.record, c.release.freed.version
 }
