@@ -8,51 +8,50 @@ import (
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
-// release is what a candidate knows of the release of a lease: the last one, or the one that is
-// on its way. It goes from the user's word (resign), or from a record of our own that nobody wants
-// (undo, stray, drop), by beginRelease and free to released.
+// release is what a candidate knows about a lease's release: the last one, or the one in
+// progress. It starts with the user (resign) or with an unwanted record of this candidate
+// (undo, stray, drop), and goes through beginRelease and free to released.
 type release struct {
-	successor string        // whom it is to name
+	successor string        // the record will name it
 	resigned  bool          // it came while the lease was held
-	orphan    bool          // no user is to be told: the lease came after its user had gone
-	deleting  bool          // its object may be on its way to be deleted
-	denied    error         // why the store refused it, last
-	until     time.Duration // when to give it up
-	left      Version       // a record of our own that could not be freed
-	freed     freed         // if it was confirmed, by the release of the last lease
+	orphan    bool          // no user hears of it: the lease came after its user had left
+	deleting  bool          // a delete of its object may be in flight
+	denied    error         // the store's last refusal
+	until     time.Duration // when to give up
+	left      Version       // a record of this candidate that could not be freed
+	freed     freed         // the last lease's, if its release was confirmed
 }
 
-// asFree is the record of a lock that is freed, whose record was r.
+// asFree returns the record of a freed lock from its last one.
 func asFree(r record.Record, writeID string, now Now) record.Record {
 	r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", writeID, now.Wall, now.Wall
 	r.Successor, r.Rest = "", nil
 	return r
 }
 
-// freed is the record that the release of the last lease has left in the store.
+// freed is the record that the last lease's release left in the store.
 type freed struct {
 	confirmed bool
 	record    record.Record
 	version   Version
 }
 
-// confirm takes in what the release of a lease has left in the store, if that is free: then the
-// followers are told.
-// They hear it from the leader before they would see it, so it must be certain: a record that
-// another has written since is no word of ours.
+// confirm notes what a lease's release left in the store, if that is free, and then the
+// followers are told. They hear it from the leader before they could read it, so it must be
+// certain. Another candidate's later record does not count.
 func (l *release) confirm(of *lease, r record.Record, v Version) {
 	if !r.Held && r.Token == of.record.Token {
 		l.freed = freed{confirmed: true, record: r, version: v}
 	}
 }
 
-// resign ends the lease at its user's word: to pass it on, or to free it.
+// resign ends the lease because its user says so: it passes the lease on or frees it.
 //
-// The user has stopped the work by then. That is a duty of the driver which no machine can check:
-// if the release landed earlier, the work would go on under another's lease (rule A10).
+// The user has stopped the work by then. That is the driver's duty, which no machine can check.
+// If the release landed earlier, the work would go on under somebody else's lease (rule A10).
 func (c *Candidate) resign(ev Release, now Now, out *Actions) {
 	c.release.successor = ev.Successor
-	// Those who wait in this process are to leave the lock alone as all others are.
+	// A cooldown applies to the waiters in this process too.
 	ev.Pass = ev.Pass && c.terms.rest(c.lease.granted, now.Clock, "") == nil
 	if ev.Pass && c.pass(now, out) {
 		return
@@ -62,24 +61,24 @@ func (c *Candidate) resign(ev Release, now Now, out *Actions) {
 		panic("protocol: Release while " + c.phase.String())
 	}
 	c.release.resigned = c.phase == held
-	// A release promises a TTL of zero, so validity ends first (rule A7), by the
-	// change of phase. A lease that was lost because time ran out may still stand
-	// in the record, and to free it spares the next holder the wait.
+	// A release promises a TTL of zero, so validity ends first (rule A7), by the change of
+	// phase. An expired lease may still be in the record, and freeing it spares the next holder
+	// the wait.
 	c.beginRelease(false, now)
 }
 
-// longestNotice bounds for how long a lease goes on that its user wants to end.
+// longestNotice bounds how long a lease goes on after its user decided to end it.
 const longestNotice = 15 * time.Second
 
-// nameSuccessor gives notice to a follower that it is next, by the renewals that follow, of which
-// the first is sent anyway. It looks at that when it would look anyway, and then often (see isNext),
-// so that the release is noticed soon.
+// nameSuccessor tells a follower that it is next, in the renewals that follow. The next one is
+// not sent earlier. The follower reads it when it would read anyway, and then polls often (see
+// isNext), so it notices the release soon.
 func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *Actions) {
 	known := now.Clock
 	if c.phase == held && !c.final() && !c.cfg.Tokenless && ev.Successor != "" {
 		c.lease.successor = ev.Successor
 		next := c.due
-		if c.busy != none { // a renewal that is under way does not name it yet
+		if c.busy != none { // a renewal in flight does not name it yet
 			next = now.Clock + Renewal(c.cfg.TTL)
 		}
 		if at := next + noticed(c.cfg.TTL); at <= now.Clock+longestNotice {
@@ -89,47 +88,46 @@ func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *Actions) {
 	out.Add(NoticeGiven{known})
 }
 
-// undo frees a lease whose user had gone when it came.
+// undo frees a lease whose user left before it came.
 func (c *Candidate) undo(now Now) {
-	// The TTL that there is to settle it began when the caller gave up. If that is
-	// over the store answers all the same, so a few more tries are worth it: not for longer
-	// than a TTL, since they come as often as those of a holder.
+	// The TTL for settling it started when the caller gave up. If that is over, the store
+	// answers all the same, so a few more tries are worth it. They come as often as a holder's,
+	// so they end after a TTL.
 	until := max(c.until, now.Clock+min(retry.Max, c.cfg.TTL))
 	c.beginRelease(true, now)
 	c.release.until = until
 }
 
-// stray reports that the object is a record of our own that nobody wants, and that no
-// claim is on its way to replace. It must be freed wherever it comes from: under a session
-// it would stand for as long as that lasts (rule D6), and without one others would wait
-// out a holder that there is not.
+// stray reports whether the object is an unwanted record of this candidate, and no claim in
+// flight will replace it. It must be freed, however it came about: under a session it would
+// stay as long as the session (rule D6), and otherwise others would wait for a holder that does
+// not exist.
 //
-// That the record is ours is no claim to the lock (rule A9). It only says that nobody else relies
-// on the record, so to free it takes nothing from anybody.
+// The record's origin is no claim to the lock (rule A9). It only shows that nobody else relies
+// on the record, so freeing it takes nothing from anybody.
 func (c *Candidate) stray() bool {
 	r := c.obs.record
 	return c.phase == clear && c.acq.want == nothing && len(c.writes.open) == 0 && !c.handoff.passed && c.obs.held() && c.obs.version != c.release.left &&
 		c.cfg.mine(r) && !c.sessions.gone(r.Session)
 }
 
-// unsettled reports that a claim of ours that nobody wants may land yet, or has landed.
+// unsettled reports whether an unwanted claim of this candidate has landed or may still land.
 func (c *Candidate) unsettled() bool { return len(c.writes.open) > 0 || c.stray() }
 
-// Outstanding reports that a release is under way, or a claim that has not become a lease,
-// or that such a claim may yet land: somebody has to free it.
+// Outstanding reports whether a release is in progress, or a claim that has not become a lease,
+// or whether such a claim may still land: it must be freed.
 func (c *Candidate) Outstanding() bool {
 	if c.phase == held || c.phase == lost {
-		return false // it is the user who has to
+		return false // the user must release it
 	}
 	return c.phase != clear || c.unsettled() || c.busy != none && c.busy != reading && c.busy != checking
 }
 
-// beginRelease frees the record that stands. It is an orphan's where no user waits for that.
+// beginRelease frees the current record. orphan: no user waits for that.
 func (c *Candidate) beginRelease(orphan bool, now Now) {
 	c.phase, c.release.orphan = freeing, orphan
-	// From here on no earlier write may be taken for a lease again: the release
-	// may land after we have looked, and the next lease needs a token of its own
-	// (rule A8).
+	// From here on, no earlier write may become a lease again: the release may land after a
+	// read, and the next lease needs its own token (rule A8).
 	c.writes.open = nil
 	c.release.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
@@ -137,32 +135,33 @@ func (c *Candidate) beginRelease(orphan bool, now Now) {
 	c.release.deleting, c.release.denied = false, nil
 }
 
-// free sends the release, or the look that tells what became of the last one. One whose answer is
-// lost is sent again if the record is there still, and has landed if it is not.
+// free sends the release, or the read that shows what became of the last one. If the answer was
+// lost and the record is still there, it sends the release again. If not, the release has
+// landed.
 func (c *Candidate) free(now Now, out *Actions) {
 	switch {
-	// The user must not wait for a store for ever. For others the lease runs out by itself, and
-	// under a session abandon sees to it that it does.
+	// The user must not wait for a store forever. For others the lease expires, or abandon ends
+	// its session.
 	case now.Clock >= c.release.until:
 		c.unreleased(cmp.Or(c.release.denied, ErrUnsettled), out)
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
-	// There is nothing of ours to free, and to write over another's record would end a lease that
-	// is valid.
+	// There is nothing to free here, and overwriting another candidate's record would end a
+	// valid lease.
 	case !c.obs.held() || !c.cfg.mine(c.obs.record):
-		c.released(nil, out) // it is free, or it has passed to another
+		c.released(nil, out) // it is free, or has another holder
 	case c.sessions.gone(c.obs.record.Session):
-		c.released(nil, out) // what it names ends without that
+		c.released(nil, out) // what names the session ends without a release
 	case c.cfg.Tokenless && (c.release.deleting || c.lease.promised-now.Clock < c.cfg.TTL/enoughLeft):
-		// The record is deleted, and no condition would keep a delete that comes
-		// late from removing the next holder's. So none is sent when too little is
-		// left, no second one while the first may still be on its way, and till then
-		// not even we take the lock anew.
+		// The record is deleted, and no condition keeps a late delete from removing the next
+		// holder's. So none is sent when too little of the lease is left, and no second one
+		// while the first may be in flight. Until then, not even this candidate takes the lock
+		// again.
 		c.released(ErrTooLate, out)
 	case c.resting(now):
 	default:
 		r := asFree(c.obs.record, c.writes.name(&c.cfg), now)
-		if !c.release.orphan { // of which nobody has had the lease
+		if !c.release.orphan { // an orphan's lease was never used
 			r.Successor = c.release.successor
 			r.Rest = c.terms.rest(c.lease.granted, now.Clock, r.WriteID)
 		}
@@ -174,16 +173,17 @@ func (c *Candidate) free(now Now, out *Actions) {
 	}
 }
 
-// released ends a release, and nothing is left to do but what left and claimableAt remember.
+// released ends a release. What remains is in left and claimableAt.
 func (c *Candidate) released(err error, out *Actions) {
 	c.phase, c.due, c.release.left = clear, 0, ""
 	if err != nil {
 		c.release.left = c.obs.version
 	}
 	if err != nil && c.release.deleting {
-		// A delete that is on its way lands within the lease that it was sent under or never. It
-		// would remove the next holder's marker, so till then not even we take the lock anew: by
-		// our own clock as late as others would, since its rate may have changed meanwhile.
+		// A delete in flight lands within the lease that it was sent under, or never. It would
+		// remove the next holder's marker, so until then not even this candidate takes the lock
+		// again. By its own clock, it waits as long as others would, because the clock's rate
+		// may have changed meanwhile.
 		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.promised+2*Margin(c.lease.record.TTL))
 	}
 	if !c.release.orphan {
@@ -194,11 +194,12 @@ func (c *Candidate) released(err error, out *Actions) {
 	}
 }
 
-// freeDenied takes in that the store refuses a release, or the look that tells what became of one, for good. A lease of
-// its own ends with its TTL all the same, so its user is told at once. Under a session the lock would stay held, so the
-// session, and every other lease under it, would have to end (see abandon). Many a refusal passes, of credentials that
-// have just changed or a clock that was wrong. So there it is tried again for a TTL, like any release that fails.
-// An acquisition that waits for this release fails at once, like any other that meets a refusal.
+// freeDenied handles a permanent refusal of a release, or of the read after one. A lease
+// without a session ends with its TTL anyway, so its user is told at once. A session's lock
+// would stay held, so the session would have to end, with every other lease under it (see
+// abandon). But many refusals pass, such as those for new credentials or a wrong clock, so the
+// release is retried for a TTL, like any other that fails. An acquisition waiting for this
+// release fails at once, like any other that is refused.
 func (c *Candidate) freeDenied(err error, now Now, out *Actions) {
 	if c.release.denied = err; len(c.named(nil)) == 0 {
 		c.released(err, out)
@@ -207,17 +208,16 @@ func (c *Candidate) freeDenied(err error, now Now, out *Actions) {
 	}
 }
 
-// unreleased ends a release of which it is not known that it landed.
-// The user is told so, because no error means that the lock is certainly not this lease's any more.
+// unreleased ends a release that may not have landed. It reports an error, because nil means:
+// the lock is certainly no longer this lease's.
 func (c *Candidate) unreleased(err error, out *Actions) {
 	c.abandon(out)
 	c.released(err, out)
 }
 
-// abandon gives up to settle what may have landed, or may yet land, and says whose end
-// alone would make it harmless.
-// A lease of its own needs no such word, since it ends with its TTL. A session may go on for a
-// month, and with it a lock that nobody holds and nobody will free (rule D6).
+// abandon gives up on settling what has landed or may still land, and names the sessions whose
+// end makes it harmless. A lease without a session ends with its TTL. A session may go on for a
+// month, and with it a lock without a holder that nobody would free (rule D6).
 func (c *Candidate) abandon(out *Actions) {
 	for _, session := range c.named(nil) {
 		out.Add(SessionOrphan{Session: session})

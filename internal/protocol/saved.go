@@ -7,49 +7,49 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A Saved is all that a candidate needs to know of a lease under a session, to which nothing
-// happens until it is released or the session is over. It is small, since there may be very
-// many of them.
+// A Saved is all a candidate must remember about a lease under a session, to which nothing
+// happens until it is released or the session ends. A Saved is small, because there may be very
+// many.
 //
-// It has nothing that can be made anew from the configuration, and nothing of a wait: a candidate
-// that holds a lease waits for nothing.
+// It has nothing from the configuration, and no state of a wait: a candidate with a lease does
+// not wait.
 type Saved struct {
 	incarnation string
 	rng         Random
 	seq, wrote  uint64 // wrote: the number in the lease's write ID
 	version     Version
 	session     string
-	acquired    time.Duration // since the epoch of Unix
+	acquired    time.Duration // since the Unix epoch
 	token, term int64
 	handoff     handoff
 	more        *savedMore // nil: none of it
 }
 
-// savedMore is what many a lease does not have: no lock has a past at first, and few have objects
-// with numbers.
+// savedMore is what many leases lack: a lock has no past at first, and few have numbered
+// objects.
 type savedMore struct {
 	epoch, previous int64
 	history         string // see record.Pack
 	unknown         map[string]json.RawMessage
-	renewed         time.Duration // since the epoch of Unix, if the record was written once more
+	renewed         time.Duration // since the Unix epoch, if the record was written again
 	sent            time.Duration // then: by the clock
 	agreed          *agreed       // nil: no terms
 }
 
-// agreed are the terms of a lease, and what they count from.
+// agreed has a lease's terms, and when they started.
 type agreed struct {
 	terms   Terms
 	granted time.Duration
 }
 
-// Session is the one that the lease is under.
+// Session returns the lease's session.
 func (s *Saved) Session() string { return s.session }
 
-// Save gives what is to be remembered of a candidate that holds a lease under a session, and
-// false if it does anything else. What Restore makes of it does what the candidate would have
+// Save returns what to remember about a candidate that holds a lease under a session, or false
+// if it does anything else. Restore makes of it a candidate that does what this one would have
 // done.
 func (c *Candidate) Save() (*Saved, bool) {
-	// A lease that its terms end needs its alarm, and one whose record is to be written a candidate.
+	// A lease ended by its terms needs its alarm, and an outstanding write needs a candidate.
 	if c.sessions.current == "" || c.phase != held || c.acq.watching || c.lease.end != Never || c.lease.meta.pending() {
 		return nil, false
 	}
@@ -66,15 +66,15 @@ func (c *Candidate) Save() (*Saved, bool) {
 	}
 	if terms != nil || r.Epoch != 0 || r.Previous != 0 || len(r.History) > 0 || len(r.Unknown) > 0 {
 		s.more = &savedMore{epoch: r.Epoch, previous: r.Previous, history: record.Pack(r.History), unknown: r.Unknown, agreed: terms}
-		if r.RenewedAt != r.AcquiredAt { // by a change of the meta data, so there are terms
+		if r.RenewedAt != r.AcquiredAt { // by a change of the meta data, so it has terms
 			s.more.renewed, s.more.sent = time.Duration(r.RenewedAt.UnixNano()), c.lease.sent
 		}
 	}
 	return s, true
 }
 
-// Restore makes a candidate that goes on where the one rested whose configuration cfg was,
-// but for its incarnation.
+// Restore returns a candidate that continues where the saved one rested. cfg was that one's
+// configuration, except for the incarnation.
 func Restore(cfg Config, rest *Saved) *Candidate {
 	cfg.Incarnation = rest.incarnation
 	c := New(cfg)
