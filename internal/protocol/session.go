@@ -7,35 +7,34 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// sessions is what a candidate knows of sessions: those of its own process, which it may be
-// under, and those of others, whose end makes their locks free.
+// sessions is what a candidate knows about sessions: its own process's, which it may be under,
+// and those of others, whose end frees their locks.
 //
-// current and ended differ on purpose. The lease of an ended session is over at once for its
-// holder (rule D7); for all others the session goes on until its object says otherwise, and
-// another candidate of the same process is one of these others.
+// current and ended differ on purpose. The lease of an ended session ends at once for its
+// holder (rule D7). For all others, including the other candidates of this process, the session
+// goes on until its object shows its end.
 type sessions struct {
-	current string   // that the lease is under, or the acquisition wants it under; empty: none
-	ended   string   // one of ours under which nothing is valid any more, the last one
-	over    string   // one that is over for good, the last one known
-	entered []string // of ours: something of the candidate is under these, or may yet be
-	named   string   // the one of them that the lock names, as far as was seen
+	current string   // the session of the lease, or of the acquisition; empty: none
+	ended   string   // the last one of this process under which nothing is valid any more
+	over    string   // the last one known to have ended for good
+	entered []string // this process's sessions with something of the candidate under them, now or possibly later
+	named   string   // the one of them that the lock names, as last seen
 }
 
-// gone reports that nothing is valid under a session any more, so that what names it ends
-// without being freed.
+// gone reports whether nothing is valid under the session any more. What names it then ends
+// without a release.
 func (s *sessions) gone(session string) bool {
 	return session != "" && (session == s.over || session == s.ended)
 }
 
-// others reports that a session is not ours, as far as we know: it may be over, and a record that
-// names it would say the same. Our own tells us.
+// others reports whether the session belongs to another process, as far as known. It may have
+// ended, and a record would not show it. This process's own session reports its end.
 func (s *sessions) others(session string) bool {
 	return session != "" && session != s.current
 }
 
-// enter takes in that an acquisition is to be under a session.
-// Entering comes before any write, so there is no moment in which a write of ours that names the
-// session may land and the session does not know of it.
+// enter notes the session of an acquisition. It comes before any write, so no write naming the
+// session can land without its knowledge.
 func (s *sessions) enter(session string) {
 	s.current = session
 	if session != "" && !slices.Contains(s.entered, session) {
@@ -43,10 +42,10 @@ func (s *sessions) enter(session string) {
 	}
 }
 
-// emit tells what has changed since the last time: the lock, which names a session now or none,
-// does not name one of ours any more; or nothing of the candidate is under one any more. It does
-// not matter how the lock came to change: those who wait for it have seen that it named the
-// session, and look at nothing else.
+// emit reports the changes since the last time: the lock no longer names a session of this
+// process, or nothing of the candidate is under one any more. names is what the lock names now.
+// How the lock changed does not matter: its waiters saw it name the session, and poll nothing
+// else.
 func (s *sessions) emit(names string, under []string, out *Actions) {
 	if s.named != "" && s.named != names {
 		out.Add(Unnamed{s.named})
@@ -63,13 +62,13 @@ func (s *sessions) emit(names string, under []string, out *Actions) {
 	}
 }
 
-// checked takes in whether the holder's session goes on. If it is over, that is as good as
-// a watcher's report of its end: the version that was seen may be taken over.
+// checked handles the answer about the holder's session. Its end counts like a watcher's
+// report: the version seen may be taken over.
 func (c *Candidate) checked(ev Checked, now Now, out *Actions) {
 	switch {
 	case ev.Err == nil && !ev.Held:
 		c.sessionExpired(ev.Session, false, now)
-	case c.acq.want != atOnce || !c.obs.fresh: // the caller who asked has gone, and the next one looks anew
+	case c.acq.want != atOnce || !c.obs.fresh: // the caller has left, and the next one reads again
 	case ev.Err != nil:
 		c.fail(fmt.Errorf("it is held under a session, and whether that goes on is not known: %w", ev.Err), now, out)
 	default:
@@ -78,10 +77,9 @@ func (c *Candidate) checked(ev Checked, now Now, out *Actions) {
 	}
 }
 
-// sessionExpired takes in that a session is over. The version that was seen is the one to take
-// over: should somebody else have been faster, the write is refused.
-// A lock that names another session meanwhile is not concerned: it was taken since, and its new
-// holder's session is watched in its turn.
+// sessionExpired notes the end of a session. The candidate takes over the version seen; if
+// somebody else was faster, the write is refused. A lock naming another session by now was
+// taken since, and its new holder's session is watched in turn.
 func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 	c.sessions.over = session
 	if c.obs.record.Session == session {
@@ -92,12 +90,12 @@ func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 	}
 }
 
-// sessionOver ends the lease with its session, whose end nobody can undo (rules D4 and
-// D7). Others take over its writes under the session, and those that may land yet, when
-// the session is over for them too: until then others of this process may still be at
-// work under it.
+// sessionOver ends the lease with its session, which cannot be undone (rules D4 and D7). Others
+// take over its writes under the session, even late ones, when the session has ended for them
+// too. Until then, other users in this process may still work under it.
 func (c *Candidate) sessionOver(session string, err error, now Now, out *Actions) {
-	// It concerns another session than the present one, but a record that names it need not be freed.
+	// It may be another session than the current one, but a record that names it need not be
+	// freed.
 	if c.sessions.ended = session; c.sessions.current != session {
 		return
 	}
@@ -105,16 +103,16 @@ func (c *Candidate) sessionOver(session string, err error, now Now, out *Actions
 	switch {
 	case c.phase == held:
 		c.lose(err, out)
-	case c.acq.want != nothing: // a release of an earlier lease may be on its way, and goes on
+	case c.acq.want != nothing: // an earlier lease's release may be in flight, and goes on
 		c.fail(err, now, out)
 	case c.phase == freeing && c.busy == none:
 		c.released(nil, out)
 	}
 }
 
-// named are the sessions of ours that the object names, or may yet name, without being
-// held: a write of ours that landed, or may land yet, names them, so that it must be settled
-// (rule D6). They are appended to those given.
+// named appends, to the given ones, this process's sessions that the object names without being
+// held, or may still name. Those are in writes of this candidate that have landed or may still
+// land, which must be settled (rule D6).
 func (c *Candidate) named(sessions []string) []string {
 	add := func(r record.Record) {
 		if r.Held && r.Session != "" && !c.sessions.gone(r.Session) && !slices.Contains(sessions, r.Session) {
@@ -130,9 +128,9 @@ func (c *Candidate) named(sessions []string) []string {
 	return sessions
 }
 
-// under are the sessions that something of the candidate is under, or may yet be: its
-// acquisition or lease, a lease that its user has not released yet, writes that may have
-// landed, and writes that it may send to find that out. They are appended to those given.
+// under appends, to the given ones, the sessions with something of the candidate under them,
+// now or possibly later: its acquisition or lease, a lease not yet released by its user, writes
+// that may have landed, and writes to find that out.
 func (c *Candidate) under(in []string) []string {
 	in = c.named(in)
 	if c.acq.want != nothing || len(c.writes.open) > 0 {
@@ -144,8 +142,8 @@ func (c *Candidate) under(in []string) []string {
 	return in
 }
 
-// memberships tells of the sessions of ours what has changed, as the last thing in a step. Most
-// candidates are under none, and pay nothing for it.
+// memberships reports changes about this process's sessions, at the end of a step. Most
+// candidates are under none, and pay nothing.
 func (c *Candidate) memberships(out *Actions) {
 	if len(c.sessions.entered) == 0 {
 		return
@@ -154,12 +152,12 @@ func (c *Candidate) memberships(out *Actions) {
 	if c.obs.held() {
 		names = c.obs.record.Session
 	}
-	var room [4]string // enough for most, and no memory of its own
+	var room [4]string // enough for most, without an allocation
 	c.sessions.emit(names, c.under(room[:0]), out)
 }
 
-// Awaits is the session whose end the candidate waits for, because only that makes the lock free
-// to be taken, if nobody releases it before; or empty. An Acquire without Wait awaits nothing.
+// Awaits returns the session that must end before the candidate can take the lock, unless
+// somebody releases it before, or "". An Acquire without Wait awaits nothing.
 func (c *Candidate) Awaits() string {
 	if r := c.obs.record; c.wanting() && c.acq.want != atOnce && c.obs.claimableAt == Never {
 		return r.Session

@@ -9,33 +9,33 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// Terms are what one acquisition asks for its own lease. They hold from the Acquire that brings
-// them until that lease is released, or until the acquisition ends without one. The next lease of
-// the candidate has its own, even if the lock is passed on to it inside the process.
+// Terms are what an acquisition asks for its own lease. They apply from its Acquire until the
+// lease is released, or until the acquisition ends without one. The candidate's next lease has
+// its own, even if the lock is passed on to it within the process.
 type Terms struct {
-	// Holder, Meta and TTL stand in for those of the configuration, unless they are zero.
+	// Holder, Meta and TTL override the configuration unless they are zero.
 	Holder string
 	Meta   map[string]string
 	TTL    time.Duration
-	// NoRenewal: the lease is not renewed, so it ends with the validity of its claim.
+	// NoRenewal: the lease is not renewed, so it ends with its claim's validity.
 	NoRenewal bool
-	// MaxHold: the lease ends this long after its claim was sent at the latest. 0: it need not.
+	// MaxHold: the lease ends at most this long after its claim was sent. 0: no limit.
 	MaxHold time.Duration
-	// HoldAtLeast: a lease that is released earlier than this after it was granted leaves the
-	// lock at rest for what is left. 0: it does not.
+	// HoldAtLeast: if the lease is released earlier than this after its grant, the lock has a
+	// cooldown for the rest. 0: none.
 	HoldAtLeast time.Duration
 }
 
-// The bounds of terms. A longest hold has the bound of a TTL, for the same reason.
+// The bounds of terms. MaxHold has the lower bound of a TTL, for the same reason.
 const (
 	MinHold = MinTTL
 	MaxRest = record.MaxRest
 )
 
-// ErrTimeUp is the reason for which a lease ends that was not to last any longer.
+// ErrTimeUp is why a lease ends whose terms allow no more.
 var ErrTimeUp = errors.New("the time that the lease was to last at most is up")
 
-// Check says why the terms cannot be those of an acquisition, if they cannot; under a session or not.
+// Check returns why an acquisition, under a session or not, cannot have these terms, or nil.
 func (t Terms) Check(session bool) error {
 	switch {
 	case t.TTL != 0 && (t.TTL < MinTTL || t.TTL > MaxTTL):
@@ -54,12 +54,12 @@ func (t Terms) Check(session bool) error {
 	return nil
 }
 
-// None reports that nothing is asked for.
+// None reports whether the terms are empty.
 func (t *Terms) None() bool {
 	return t.Holder == "" && t.Meta == nil && t.TTL == 0 && !t.NoRenewal && t.MaxHold == 0 && t.HoldAtLeast == 0
 }
 
-// agree lets these terms hold, and nothing of any earlier ones.
+// agree makes these terms apply, and no earlier ones.
 func (c *Candidate) agree(t Terms) {
 	c.terms = t
 	c.cfg.Holder, c.cfg.Meta, c.cfg.TTL = c.usual.Holder, c.usual.Meta, c.usual.TTL
@@ -74,15 +74,15 @@ func (c *Candidate) agree(t Terms) {
 	}
 }
 
-// forgetTerms ends the terms with what they were for. It is asked at the end of each step, so no
-// way in which an acquisition or a lease can end has to remember it.
+// forgetTerms ends the terms with their acquisition or lease. It runs at the end of each step,
+// so no way to end one has to remember it.
 func (c *Candidate) forgetTerms() {
 	if c.phase == clear && c.acq.want == nothing && !c.terms.None() {
 		c.agree(Terms{})
 	}
 }
 
-// retune changes what holds where the terms ask for nothing else.
+// retune changes the defaults, where the terms ask for nothing else.
 func (c *Candidate) retune(ev Retune) {
 	c.usual.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
 	if c.terms.TTL == 0 {
@@ -90,15 +90,15 @@ func (c *Candidate) retune(ev Retune) {
 	}
 }
 
-// agreed reports that a record is what the present terms would have written. A claim of an earlier
-// acquisition need not be: it may land when another one waits, with the name, the meta data and
-// the TTL of a user who is gone.
+// agreed reports whether a record is what the current terms would have written. An earlier
+// acquisition's claim need not be. It may land while another one waits, with the name, the meta
+// data and the TTL of a user that has left.
 func (c *Candidate) agreed(r record.Record) bool {
 	return r.Holder == c.cfg.Holder && r.TTL == c.cfg.TTL && maps.Equal(r.Meta, c.cfg.Meta)
 }
 
-// end is the reading of the clock at which a lease ends by its terms, if it was claimed at t0.
-// Counted from there and not from the grant, it is early if anything.
+// end returns the clock reading at which the terms end a lease claimed at t0. Counted from the
+// claim and not from the grant, it is early if anything.
 func (t *Terms) end(t0 time.Duration) time.Duration {
 	if t.MaxHold == 0 || t0 > Never-t.MaxHold {
 		return Never
@@ -106,7 +106,7 @@ func (t *Terms) end(t0 time.Duration) time.Duration {
 	return t0 + t.MaxHold
 }
 
-// tooSlow is why an acquisition ends of which every claim was answered too late.
+// tooSlow returns the error of an acquisition whose claims were all answered too late.
 func (t *Terms) tooSlow() error {
 	if t.MaxHold == 0 {
 		return ErrSlowStore
@@ -114,9 +114,8 @@ func (t *Terms) tooSlow() error {
 	return fmt.Errorf("%w, or than half of the longest hold, %v", ErrSlowStore, t.MaxHold)
 }
 
-// rest is what a release says of the time for which the lock is to be at rest, if the lease was
-// granted at that reading of the clock, and nil if it is free at once. It counts from the grant, so
-// it is late if anything.
+// rest returns the cooldown to write with a release, if the lease was granted at that clock
+// reading, or nil for none. It counts from the grant, so it is late if anything.
 func (t *Terms) rest(granted, now time.Duration, writeID string) *record.Rest {
 	left := granted + t.HoldAtLeast - now
 	if t.HoldAtLeast == 0 || left <= 0 {
@@ -125,11 +124,11 @@ func (t *Terms) rest(granted, now time.Duration, writeID string) *record.Rest {
 	return &record.Rest{Milliseconds: (left + time.Millisecond - 1).Milliseconds(), WriteID: writeID}
 }
 
-// Expiry is why a lease of these terms and this TTL, which end it at that reading of the clock, has
-// come to its deadline.
+// Expiry returns why a lease has come to its deadline, given its TTL and the clock reading at
+// which these terms end it.
 func (t *Terms) Expiry(clock, end, ttl time.Duration) error {
 	switch {
-	case t.NoRenewal && (t.MaxHold == 0 || Validity(ttl) < t.MaxHold): // which of the two ends it first
+	case t.NoRenewal && (t.MaxHold == 0 || Validity(ttl) < t.MaxHold): // whichever ends it first
 		return fmt.Errorf("%w: it was to last for one TTL of %v, and not to be renewed", ErrTimeUp, ttl)
 	case clock >= end:
 		return fmt.Errorf("%w: it was to be held for %v at most", ErrTimeUp, t.MaxHold)
@@ -137,9 +136,10 @@ func (t *Terms) Expiry(clock, end, ttl time.Duration) error {
 	return ErrExpired
 }
 
-// Terms are those of the lease that is held, and the reading of the clock at which they end it.
+// Terms returns the current lease's terms and the clock reading at which they end it.
 func (c *Candidate) Terms() (t Terms, end time.Duration) { return c.terms, c.lease.end }
 
-// Rested is how much of its rest a record has behind it, if the store's own clock says that it is
-// that old. Both times of that clock are whole seconds, so the difference may be a second too much.
+// Rested returns how much of its cooldown a record has behind it, if it is that old by the
+// store's clock. Both times of that clock are whole seconds, so the difference may be a second
+// too large.
 func Rested(age time.Duration) time.Duration { return max(age-time.Second, 0) }

@@ -1,25 +1,24 @@
 package protocol
 
-// MaxWindow is the largest Window. At 150 ms for each request it is 4,000 a second, and S3 serves 3,500
-// writes of one prefix.
+// MaxWindow is the largest Window. At 150 ms per request, it allows 4,000 requests a second,
+// and S3 serves 3,500 writes a second for one prefix.
 const MaxWindow = 640
 
-// A Window bounds how many of a crowd of requests are under way at a time, by how many the store
-// takes: it grows while they succeed, and shrinks when one fails. It is what TCP does with what it has on
-// its way, since nobody can say beforehand what a store serves, and who else asks it. It is not safe for
-// concurrent use.
+// A Window bounds how many requests of a batch are in flight, by how many the store takes. It
+// grows while they succeed, and shrinks when one fails, as TCP's does, because nobody knows in
+// advance what a store serves and who else uses it. It is not safe for concurrent use.
 type Window struct {
-	first  float64 // how many may be under way at first
+	first  float64 // how many may be in flight at first
 	size   float64 // and now
 	begun  int     // so far
 	ended  int
-	shrunk int // so many had begun when it last shrank; 0: it has not
+	shrunk int // how many had begun when it last shrank; 0: it has not
 }
 
-// NewWindow makes one that begins with that many.
+// NewWindow returns a Window that starts with first requests.
 func NewWindow(first int) *Window { return &Window{first: float64(first), size: float64(first)} }
 
-// Begin reports that one more may begin, and which it is.
+// Begin reports whether one more request may begin, and returns its number.
 func (w *Window) Begin() (number int, ok bool) {
 	if w.begun-w.ended >= int(w.size) {
 		return 0, false
@@ -28,19 +27,19 @@ func (w *Window) Begin() (number int, ok bool) {
 	return w.begun, true
 }
 
-// End takes in that the one with that number has ended. failed: the store has asked for fewer, or
-// has not answered.
+// End notes the end of a request. failed: the store asked for fewer requests, or did not
+// answer.
 func (w *Window) End(number int, failed bool) {
 	w.ended++
 	switch {
-	// What was under way when it shrank says nothing of how it does since.
+	// Requests already in flight when it shrank show nothing about the new size.
 	case failed && number <= w.shrunk:
 	case failed:
 		w.size, w.shrunk = max(w.size/2, 1), w.begun
-	// Nobody knows yet how many are too many: twice as many in each round find that out soon.
+	// The limit is unknown yet: doubling in each round finds it soon.
 	case w.shrunk == 0:
 		w.size++
-	// It is near that: so many more in each round as it began with.
+	// It is near the limit: each round adds as many as it started with.
 	default:
 		w.size += w.first / w.size
 	}

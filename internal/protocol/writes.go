@@ -7,46 +7,45 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// attempt is a write that has landed, may have landed, or may yet land. A later
-// read of the record decides which (rule A6). Where there are many they are kept
-// together, as the range of their numbers with the first one's time: see remember.
+// attempt is a write that has landed, may have landed, or may still land. A later read of the
+// record decides which (rule A6). If there are many, they are merged into the range of their
+// numbers, with the first one's time: see remember.
 type attempt struct {
 	first, last uint64 // the numbers in their write IDs
 	expect      Version
 	record      record.Record // the first one's
-	meta        int           // the change of the meta data that the first one carries
+	meta        int           // the meta data change in the first one
 	t0          time.Duration // the clock before its first byte (rule A4)
-	vain        bool          // it was to create the object, and was refused: there was one
+	vain        bool          // it should create the object, and was refused because there was one
 }
 
-// maxAttempts bounds the memory of attempts.
+// maxAttempts bounds the memory for attempts.
 const maxAttempts = 8
 
-// wrote reports that one of these attempts has written r. Ranges of different sessions may
-// overlap, and the record does not always tell which it is of: see settle. Each begins before
-// its attempts, so the first one will do.
+// wrote reports whether one of these attempts has written r. Ranges of different sessions may
+// overlap, and the record does not always tell them apart: see settle. Each range's time is
+// before its attempts', so the first match will do.
 func (a attempt) wrote(cfg *Config, r record.Record) bool {
 	n, ours := cfg.number(r)
 	return ours && a.first <= n && n <= a.last
 }
 
-// writes is what a candidate knows of its own writes.
-//
-// A Candidate asks it two things: whether a record that a look has shown is one of its own, and
-// whether anything of its own may still come. Every answer to "did it land" is made of these.
+// writes is what a candidate knows about its own writes: whether it wrote the record in an
+// answer, and whether a write of its own may still land. Every answer to "did it land" comes
+// from here.
 type writes struct {
-	seq  uint64    // the number of the last one
-	sent attempt   // the one that is under way, or was last
-	open []attempt // claims and renewals that may have landed, or may yet
+	seq  uint64    // the last one's number
+	sent attempt   // the one in flight, or the last one
+	open []attempt // claims and renewals that may have landed, or may still
 }
 
-// name makes the write ID of the next attempt to write (rule A2).
+// name returns the write ID of the next attempt (rule A2).
 func (w *writes) name(cfg *Config) string {
 	w.seq++
 	return cfg.writeID(w.seq)
 }
 
-// record is what every record that is written begins with.
+// record returns what every written record starts with.
 func (w *writes) record(cfg *Config, now Now) record.Record {
 	return record.Record{
 		Held: true, Holder: cfg.Holder, Address: cfg.Address, TTL: cfg.TTL, Meta: cfg.Meta,
@@ -54,8 +53,8 @@ func (w *writes) record(cfg *Config, now Now) record.Record {
 	}
 }
 
-// again is the record of a lease that goes on: it has what the last one had, but for what a renewal
-// is for.
+// again returns the record of an ongoing lease: the last one, except for what a renewal
+// changes.
 func (w *writes) again(cfg *Config, last record.Record, now Now) record.Record {
 	r := w.record(cfg, now)
 	r.Session = last.Session
@@ -64,8 +63,7 @@ func (w *writes) again(cfg *Config, last record.Record, now Now) record.Record {
 	return r
 }
 
-// First is the record of a lock that is made free, to be acquired later. The write
-// ID must be new.
+// First returns the record of a new, free lock, to be acquired later. The write ID must be new.
 func First(cfg Config, writeID string, date, wall time.Time) record.Record {
 	token := int64(1)
 	if !cfg.Numbered {
@@ -77,11 +75,11 @@ func First(cfg Config, writeID string, date, wall time.Time) record.Record {
 	}
 }
 
-// remember keeps an attempt that may land. None is forgotten, because under a session
-// one that lands unnoticed is held for as long as the session lives (rule D6). Where
-// there are too many, the two oldest become one range, which counts from the first
-// one's t0: that is earlier than any other's, so a write that lands is believed for too
-// short a time and never for too long (rule A4).
+// remember keeps an attempt that may land. None is forgotten: under a session, one that lands
+// unnoticed is held for as long as the session lives (rule D6). If there are too many, the two
+// oldest of the same session and condition become one range. It counts from the first one's t0,
+// which is the earliest, so a write is believed for too short a time and never for too long
+// (rule A4).
 func (w *writes) remember(a attempt, out *Actions) {
 	if len(w.open) == maxAttempts {
 		w.merge(out)
@@ -101,44 +99,44 @@ func (w *writes) merge(out *Actions) {
 			}
 		}
 	}
-	// All of different sessions: only the end of one makes its claim harmless.
+	// All are of different sessions, or conditions. Only its session's end makes a claim
+	// harmless.
 	if session := w.open[0].record.Session; session != "" {
 		out.Add(SessionOrphan{Session: session})
 	}
 	w.open = slices.Delete(w.open, 0, 1)
 }
 
-// landed finds the attempt that wrote r.
-// The write ID decides, and nothing else in the record: not the holder's name, which another may
-// have; not the session, which others of this process share (rules A9 and D5).
+// landed returns the attempt that wrote r. Only the write ID decides: another candidate may
+// have the same holder name, and others in this process share the session (rules A9 and D5).
 func (w *writes) landed(cfg *Config, r record.Record) (attempt, bool) {
 	for _, a := range w.open {
 		if r.Held && a.wrote(cfg, r) {
-			a.record = r // of a range it need not be the first one's
+			a.record = r // in a range, it need not be the first one's
 			return a, true
 		}
 	}
 	return attempt{}, false
 }
 
-// settle forgets the attempts that can no longer land, because the version that
-// they were conditional on is gone and write IDs keep it from coming back.
+// settle forgets the attempts that can no longer land, because their expected version is gone
+// and write IDs keep it from coming back.
 //
-// A claim may be two writes, of which only the first has landed, as r, which names the session of
-// the holder that it is over with: then the second may yet.
+// A claim may be two writes. If only the first one has landed, as r with the old holder's
+// session, the second one may still land.
 func (w *writes) settle(cfg *Config, current Version, r record.Record) {
 	w.open = slices.DeleteFunc(w.open, func(a attempt) bool { return a.expect != current && !a.wrote(cfg, r) })
 }
 
-// refused takes in that the store refused what was sent last. It is the last one that is open, if that was to create the
-// object and its session has not ended meanwhile.
+// refused notes that the store refused the last write. It is the last open attempt, if it
+// should create the object and its session has not ended since.
 func (w *writes) refused() {
 	if i := len(w.open) - 1; i >= 0 && w.sent.expect == "" {
 		w.open[i].vain = true
 	}
 }
 
-// write sends w on the condition that the object has the version that was seen (rule A1).
+// write sends w on the condition that the object still has the version seen (rule A1).
 func (c *Candidate) write(kind inflight, w Write, now Now, out *Actions) {
 	w.Expect, w.Over = c.obs.version, c.obs.record
 	// This reading of the clock is older than the first byte (rule A4).
@@ -150,7 +148,7 @@ func (c *Candidate) write(kind inflight, w Write, now Now, out *Actions) {
 	out.Add(w)
 }
 
-// writeDone takes in the answer to a write.
+// writeDone handles the answer to a write.
 func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *Actions) {
 	switch {
 	case kind == attachWriting:
@@ -163,7 +161,7 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *Actions
 	c.trouble.Progress()
 	c.writes.sent.record.Epoch = ev.Epoch
 	switch kind {
-	// A release needs no look: a clean success is the one answer that can be believed.
+	// A release needs no read: a clean success is the one answer that can be believed.
 	case releasing:
 		c.observe(c.writes.sent.record, ev.Version, now.Clock)
 		c.released(nil, out)
@@ -174,9 +172,9 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *Actions
 	}
 }
 
-// writeFailed: whatever the store said, the write may have landed, and a read
-// must tell (rule A6). That holds for a refusal too: an earlier attempt of our
-// own, or the same request delivered twice, may be what it collided with.
+// writeFailed handles an error. Whatever the store said, the write may have landed, and a read
+// must tell (rule A6). That includes a refusal: the write may have collided with an earlier
+// attempt, or with the same request delivered twice.
 func (c *Candidate) writeFailed(ev WriteDone, now Now, out *Actions) {
 	c.release.deleting = c.release.deleting && !ev.Void
 	if ev.Refused {
@@ -192,16 +190,15 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *Actions) {
 	case freeing:
 		c.freeDenied(ev.Err, now, out)
 	case held, lost, detaching, attaching:
-		// No short cut: the reason of the refusal may pass, and until the deadline
-		// the lease is valid whatever the store says.
+		// No short cut: the refusal may pass, and the lease is valid until its deadline
+		// whatever the store says.
 	}
 }
 
-// adopt takes in that the attempt a landed as version v, with that attempt's own
-// t0, however long ago that was (rules A4 and A6). The others can no longer land.
-//
-// The attempt's time may be long ago. To count from now instead would make the lease valid for
-// longer than others believe, by all the time in which its answer was lost.
+// adopt notes that the attempt a landed as version v. The others can no longer land. Time
+// counts from that attempt's own t0, however long ago (rules A4 and A6). Counting from now
+// would make the lease valid for longer than others believe, by all the time its answer was
+// lost.
 func (c *Candidate) adopt(a attempt, v Version, now Now, out *Actions) {
 	c.writes.open = nil
 	c.trouble.Progress()
@@ -216,6 +213,6 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *Actions) {
 		c.due = now.Clock
 	case attaching:
 		c.attached(a, now, out)
-	case lost, freeing: // the record is ours, to be freed; the lease is over
+	case lost, freeing: // the record must be freed; the lease has ended
 	}
 }
