@@ -10,26 +10,26 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrAmbiguous: locks of two layouts lie under one name, and do not notice each other.
+// ErrAmbiguous: there are locks of two layouts under one name, which do not notice each other.
 var ErrAmbiguous = errors.New("the name has locks of two layouts")
 
 const (
-	// mostListed bounds a listing under a name of which nothing is known: a prefix that is
-	// taken for a lock may have very many objects below it.
+	// mostListed bounds a listing under an unknown name: a prefix taken for a lock may have
+	// very many objects below it.
 	mostListed = 10_000
-	// mostLooks bounds how often epochs that change meanwhile are looked at again.
+	// mostLooks bounds how often changing epochs are read again.
 	mostLooks = 8
 )
 
-// LookAny reads the lock that has a name, whatever its layout is. It looks at all places where
-// a lock could lie, also when it has found one: a lock that is not noticed could be held, and
-// whoever asks goes by what is found. Two of them give ErrAmbiguous.
+// LookAny reads the lock with this name, in whatever layout. It reads every place where a lock
+// could be, even after it has found one, because an unnoticed lock could be held. Two locks
+// give ErrAmbiguous.
 //
 // If there is none, the Snapshot says so. If the object under the key is a lock and the listing
-// failed, the Snapshot is what the object says, beside the error of the listing.
+// failed, LookAny returns both the object's Snapshot and the listing's error.
 //
-// It costs one Get and one List; with epochs one Get more, and one List more if there are very
-// many. Epochs that change between the two are looked at again, 8 times at most.
+// It costs one Get and one List; with epochs, one more Get, and one more List if there are very
+// many. If the epochs change in between, they are read again, 8 times at most.
 func LookAny(ctx context.Context, st store.Store, key string) (Snapshot, error) {
 	one, err := Found{Key: key, store: st}.Look(ctx)
 	if err == nil && one.Record.Layout == record.LayoutSession {
@@ -55,7 +55,7 @@ func LookAny(ctx context.Context, st store.Store, key string) (Snapshot, error) 
 	return one, err
 }
 
-// lookOf names what lies there as a user would choose it.
+// lookOf returns the user's name for what is there.
 func lookOf(s Snapshot) string {
 	switch name := s.Record.Layout; {
 	case !s.Exists:
@@ -67,8 +67,8 @@ func lookOf(s Snapshot) string {
 	}
 }
 
-// any reads the highest epoch, whichever of the two ways the lock goes. No other layout is an
-// error, and none at all is not.
+// any reads the highest epoch of either layout with epochs. A record of another layout is an
+// error; no record at all is not.
 func (e Epochs) any(ctx context.Context, st store.Store) (Snapshot, error) {
 	for range mostLooks {
 		top, err := e.highest(ctx, 0)
@@ -111,5 +111,5 @@ func (s listedShortly) List(ctx context.Context, prefix, after string) iter.Seq2
 	}
 }
 
-// errCrowded: a listing found no end.
+// errCrowded: a listing was too long.
 var errCrowded = fmt.Errorf("more than %d objects lie below the lock's name, so its layout is not found out: give --layout", mostListed)

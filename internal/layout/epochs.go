@@ -19,19 +19,18 @@ const (
 	EpochsIfMatchName = "epochs+if-match"
 )
 
-// Epochs keeps a lock in numbered objects, KEY/0000000042.json, that are created only
-// if absent. The one with the highest number counts, and a token is the number of the
-// object that its acquisition created.
+// Epochs keeps a lock in numbered objects, KEY/0000000042.json, each of which is only created
+// if absent. The highest number counts. A token is the number of the object that its
+// acquisition created.
 //
-// Each write creates the object with the next number: a renewal and a release too.
-// A created object counts only if a listing, sent after the store has confirmed the
-// create, shows nothing higher: otherwise its number may be that of an object that
-// was collected.
+// Each write creates the object with the next number, even a renewal or a release. A created
+// object counts only if a listing, sent after the store has confirmed the create, shows nothing
+// higher. Otherwise, its number may be a collected object's.
 //
-// With IfMatch, an object is written over for a renewal and a release, and only an
-// acquisition creates the next one. A candidate that takes over from a holder that is
-// gone writes that holder's object over first, so that none of its renewals can land
-// any more. The two ways must not meet in one lock, so records name their way.
+// With IfMatch, renewals and releases overwrite the object, and only an acquisition creates the
+// next one. A candidate that takes over from a dead holder overwrites that holder's object
+// first, so that none of its renewals can land any more. The two ways must not meet in one
+// lock, so records name their way.
 //
 // Both are modelled in spec.
 type Epochs struct {
@@ -42,7 +41,7 @@ type Epochs struct {
 
 func (e Epochs) String() string { return Object{e.Store, e.Key}.String() }
 
-// Name is the layout's name in its records.
+// Name returns the layout's name in its records.
 func (e Epochs) Name() string {
 	if e.IfMatch {
 		return EpochsIfMatchName
@@ -50,20 +49,18 @@ func (e Epochs) Name() string {
 	return EpochsName
 }
 
-// MaxEpoch is the last number: one more digit would come before it in the order of
-// bytes, and a listing from a known number on would not show it. Ten epochs a second
-// reach it in thirty years.
+// MaxEpoch is the last number: one more digit would come before it in byte order, and a listing
+// from a known number on would not show it. Ten epochs a second reach it in thirty years.
 const MaxEpoch = 9_999_999_999
 
-// LastClaim is the last number that an acquisition may follow: it leaves room for the
-// renewals and the release of the last lease.
+// LastClaim is the last number that an acquisition may follow. It leaves room for the last
+// lease's renewals and release.
 const LastClaim = MaxEpoch - 100_000_000
 
-// EpochKey is the key of the n-th epoch. Padding makes the order of bytes that of
-// numbers.
+// EpochKey returns the key of the n-th epoch. Padding makes the byte order numerical.
 func EpochKey(lock string, n int64) string { return fmt.Sprintf("%s/%010d.json", lock, n) }
 
-// Check reports whether the lock's name leaves room for what lies under it.
+// Check reports whether the lock's name leaves room for the keys under it.
 func (e Epochs) Check() error { return store.CheckKey("lock", e.signpostKey(1)) }
 
 // Epoch splits the key of an epoch's object.
@@ -77,7 +74,7 @@ func Epoch(key string) (lock string, n int64, ok bool) {
 	return key[:i], n, n > 0
 }
 
-// number is the number of the epoch that has the key, and 0 if it is none of this lock.
+// number returns the number of the epoch with this key, or 0 if it is not one of this lock.
 func (e Epochs) number(key string) int64 {
 	if lock, n, ok := Epoch(key); ok && lock == e.Key {
 		return n
@@ -85,8 +82,8 @@ func (e Epochs) number(key string) int64 {
 	return 0
 }
 
-// A listing is what a Version of this layout says: the highest number, whether its
-// record was held, and the version of its object.
+// A listing is the content of this layout's Version: the highest number, whether its record was
+// held, and its object's version.
 type listing struct {
 	n    int64
 	held bool
@@ -101,7 +98,7 @@ func (s listing) version() protocol.Version {
 	return protocol.Version(fmt.Sprintf("%d %s %s", s.n, state, s.of))
 }
 
-// seen reads a Version; the zero listing of an empty one.
+// seen parses a Version. An empty one gives the zero listing.
 func seen(v protocol.Version) (s listing) {
 	number, rest, _ := strings.Cut(string(v), " ")
 	state, of, _ := strings.Cut(rest, " ")
@@ -110,11 +107,10 @@ func seen(v protocol.Version) (s listing) {
 	return s
 }
 
-// Look costs one List and one Get, and one Get as long as nothing has changed that a
-// candidate knew: the next number is not there yet. With IfMatch that is a conditional
-// Get of the known one, if it is held: nobody creates the next before it is written
-// over.
-// A lock at rest costs one more in a store that does not tell its time with the first.
+// Look costs one List and one Get, or one Get if nothing has changed since unless: the next
+// number does not exist. With IfMatch and a held lock, that is a conditional Get of the known
+// number, because it is overwritten before the next one is created. During a cooldown, Look
+// costs one more in a store that does not tell its time with the first.
 func (e Epochs) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
 	s, err := e.look(ctx, unless)
 	return restDated(ctx, e.Store, e.Key+"/clock", s, err)
@@ -133,8 +129,8 @@ func (e Epochs) look(ctx context.Context, unless protocol.Version) (Snapshot, er
 	case !e.IfMatch && known.n > 0:
 		guess, err = e.read(ctx, known.n+1, "")
 		if errors.Is(err, store.ErrNotExist) {
-			// Should it have been there and have been collected since, a claim will
-			// create it anew, and the listing after that tell.
+			// If it existed and was collected, a claim will create it again, and the listing
+			// after that will tell.
 			return Snapshot{}, &store.Error{Op: "get", Key: e.Key, Kind: store.ErrNotModified}
 		}
 	}
@@ -142,15 +138,15 @@ func (e Epochs) look(ctx context.Context, unless protocol.Version) (Snapshot, er
 		return Snapshot{}, err
 	}
 	if err != nil {
-		guess = Snapshot{} // the error goes with it, and latest reads it again
+		guess = Snapshot{} // its error does not matter: latest reads it again
 	}
 	return e.latest(ctx, known, guess)
 }
 
-// latest shows the highest epoch, unless it is the known one. The guess may be it.
+// latest returns the highest epoch, unless it is the known one. It may be guess.
 func (e Epochs) latest(ctx context.Context, known listing, guess Snapshot) (Snapshot, error) {
-	// A number that is higher may be listed by now. Should the known one be gone,
-	// somebody deleted it by hand, and the whole list must tell.
+	// A higher number may be listed by now. If the known one has disappeared, somebody deleted
+	// it by hand, and the whole list must tell.
 	for range mostLooks {
 		top, err := e.highest(ctx, known.n)
 		switch {
@@ -170,9 +166,8 @@ func (e Epochs) latest(ctx context.Context, known listing, guess Snapshot) (Snap
 			return guess, nil
 		}
 		s, err := e.read(ctx, n, "")
-		// It must be the very object that was listed: since then that one may have
-		// been collected, and its number been created anew by a request that was
-		// late.
+		// It must be the very object that was listed. That one may have been collected since,
+		// and a late request may have created its number again.
 		if errors.Is(err, store.ErrNotExist) || err == nil && seen(s.Version).of != top.Version {
 			continue
 		}
@@ -200,9 +195,9 @@ func (e Epochs) at(n int64, s Snapshot) Snapshot {
 	return s
 }
 
-// highest lists from an epoch on, that one included, and gives the last, or none. The
-// whole list begins with signposts, if there are any: then it begins anew at the newest,
-// so that its cost does not grow with the past.
+// highest lists the epochs from one on, inclusive, and returns the last, if any. The whole list
+// begins with the signposts. If there are any, it lists again from the newest one, so its cost
+// does not grow with the past.
 func (e Epochs) highest(ctx context.Context, from int64) (top store.Entry, err error) {
 	most := int64(0)
 	for entry, err := range e.list(ctx, from) {
@@ -211,7 +206,7 @@ func (e Epochs) highest(ctx context.Context, from int64) (top store.Entry, err e
 		}
 		if n := e.signpost(entry.Key); n > 0 {
 			if top, err = e.highest(ctx, n); err == nil && top.Key == "" {
-				// It says nothing: somebody deleted what it pointed to.
+				// It is useless: somebody deleted what it pointed to.
 				return e.highest(ctx, 1)
 			}
 			return top, err
@@ -223,8 +218,8 @@ func (e Epochs) highest(ctx context.Context, from int64) (top store.Entry, err e
 	return top, nil
 }
 
-// list yields what lies beside the epochs from a number on, and past those nothing: a
-// lock whose name begins with this one's and goes on may have very many.
+// list yields the keys beside the epochs from a number on, and stops after the last possible
+// epoch: a lock whose name begins with this lock's name may have very many objects.
 func (e Epochs) list(ctx context.Context, from int64) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		after := ""
@@ -239,8 +234,8 @@ func (e Epochs) list(ctx context.Context, from int64) iter.Seq2[store.Entry, err
 	}
 }
 
-// Write costs one Put and, if it creates an epoch, one List; with IfMatch one more Put
-// if it takes over from a holder that is gone.
+// Write costs one Put, plus one List if it creates an epoch. With IfMatch, a takeover from a
+// dead holder costs one more Put.
 func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 	known := seen(w.Expect)
 	switch {
@@ -264,12 +259,12 @@ func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 // errNumbers: there is no next epoch.
 var errNumbers = errors.New("the lock has used all of its numbers: give it another name")
 
-// over writes an epoch's object over.
+// over overwrites an epoch's object.
 func (e Epochs) over(ctx context.Context, known listing, r record.Record) (Snapshot, error) {
 	return e.put(ctx, known.n, r, store.IfMatch(known.of))
 }
 
-// create makes the next epoch, and finds out whether it is the highest one.
+// create creates the next epoch, and finds out whether it is the highest one.
 func (e Epochs) create(ctx context.Context, n int64, r record.Record) (Snapshot, error) {
 	s, err := e.put(ctx, n, r, store.IfAbsent())
 	if err != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Found is a lock that lies in a store, in whatever layout.
+// Found is a lock in a store, in whatever layout.
 type Found struct {
 	Key    string
 	store  store.Store
 	epochs bool
 }
 
-// Find yields what may be locks whose keys begin with a prefix, by one listing.
+// Find yields possible locks whose keys begin with a prefix, by one listing.
 func Find(ctx context.Context, st store.Store, prefix string) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
-		// The epochs of a lock need not lie side by side: those of another whose
-		// name goes on where this one's ends may come between.
+		// A lock's epochs need not be adjacent: those of another one, whose name begins with
+		// this name, may come between.
 		found := map[string]bool{}
 		for entry, err := range st.List(ctx, prefix, "") {
 			if err != nil {
@@ -57,7 +57,7 @@ func getAny(ctx context.Context, st store.Store, key string) (Snapshot, error) {
 	case failure != nil || err == nil:
 		return s, err
 	case errors.Is(err, record.ErrMoved):
-		return Snapshot{}, err // nothing lies there that a user of any layout could take
+		return Snapshot{}, err // nothing there is of use in any layout
 	}
 	t, no := record.DecodeTable(obj.Body)
 	if no != nil {
@@ -69,13 +69,13 @@ func getAny(ctx context.Context, st store.Store, key string) (Snapshot, error) {
 	return s, nil
 }
 
-// RecordOf is what a table has in common with the record of a lock.
+// RecordOf returns what a table has in common with a lock's record.
 func RecordOf(t record.Table) record.Record {
 	return record.Record{Layout: record.LayoutTable, Held: len(t.Holders) > 0, Token: t.Token}
 }
 
-// Look reads the lock, or the semaphore. It costs one Get, and one List before it if there are epochs,
-// two if there are very many.
+// Look reads the lock or semaphore. It costs one Get. With epochs, it costs one List before
+// that, or two if there are very many.
 func (f Found) Look(ctx context.Context) (Snapshot, error) {
 	key, n := f.Key, int64(0)
 	if f.epochs {

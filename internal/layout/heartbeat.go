@@ -13,13 +13,13 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Heartbeat keeps a session in one object, as Object keeps a lock. Its record says that it
-// is no lock.
+// Heartbeat keeps a session in one object, as Object keeps a lock. Its record says that it is
+// not a lock.
 type Heartbeat struct {
 	Store store.Store
 	Key   string
 
-	// Freed, if set, gives what the record is to tell of the locks that were released.
+	// Freed, if set, returns what the record says about released locks.
 	Freed func() *record.Freed
 }
 
@@ -33,8 +33,8 @@ func (h Heartbeat) Look(ctx context.Context, unless protocol.Version) (Snapshot,
 	return look(ctx, h.Store, h.Key, record.LayoutSession, unless)
 }
 
-// Dated is Look that finds out the store's time, too. Where a Get does not tell it, as in a
-// directory, that costs a Get of a missing object.
+// Dated is like Look, but also finds out the store's time. If a Get does not tell it, as in a
+// directory, that costs another Get, of a missing object.
 func (h Heartbeat) Dated(ctx context.Context) (Snapshot, error) {
 	s, err := h.Look(ctx, "")
 	if err == nil && s.Exists {
@@ -43,9 +43,9 @@ func (h Heartbeat) Dated(ctx context.Context) (Snapshot, error) {
 	return s, err
 }
 
-// Gone is a hint that the holder of a lock under the session is gone. Where the session's
-// object is none, or lies outside of the store as it was opened, the holder is taken for one
-// that is there, as it is by who waits for the lock. It costs one Get.
+// Gone returns a hint that the holder of a lock under the session is dead. If the session's
+// object is unrecognized, or outside of the store as it was opened, the holder counts as alive,
+// as it does for the lock's waiters. It costs one Get.
 func (h Heartbeat) Gone(ctx context.Context, lock string) (bool, error) {
 	s, err := h.Look(ctx, "")
 	if errors.Is(err, record.ErrForeign) || errors.Is(err, store.ErrInvalid) {
@@ -54,7 +54,7 @@ func (h Heartbeat) Gone(ctx context.Context, lock string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("whether the session %s of the holder of %s goes on is not known: %w", h.Key, lock, err)
 	}
-	return !s.Record.Held || s.Abandoned(time.Now()), nil // if there is none, nor is it held
+	return !s.Record.Held || s.Abandoned(time.Now()), nil // an absent session is not held
 }
 
 // Write costs one Put.
@@ -65,16 +65,16 @@ func (h Heartbeat) Write(ctx context.Context, w protocol.Write) (Snapshot, error
 	return put(ctx, h.Store, h.Key, record.LayoutSession, w.Record, expected(w.Expect))
 }
 
-// errOutside: not to find a session there would say nothing.
+// errOutside: the session's absence there would mean nothing.
 var errOutside = errors.New("the session lies outside of the store as it was opened: open it by the URL that the lock's holder uses")
 
 const up = "../"
 
-// A record names its session by the way to it from its own object. So a process that opens
-// the same objects from another root finds the same session, or a way out of its root; it
-// never takes "not there" under its own root for over.
+// A record names its session by the relative path from its own object. A process that opens the
+// same objects from another root finds the same session, or a path out of its root. It never
+// concludes that a session has ended because the object is absent under its own root.
 
-// wayTo is that of a record under a key to a session.
+// wayTo returns the path to a session from the record under key.
 func wayTo(session, key string) string {
 	if session == "" {
 		return ""
@@ -86,7 +86,7 @@ func wayTo(session, key string) string {
 	return strings.Repeat(up, len(from)-1) + strings.Join(to, "/")
 }
 
-// follow is where the way of a record under a key leads to.
+// follow returns the session at the end of a path from the record under key.
 func follow(way, key string) string {
 	if way == "" {
 		return ""
@@ -94,7 +94,7 @@ func follow(way, key string) string {
 	return path.Join(path.Dir(key), way)
 }
 
-// look reads what is kept in one object, which need not be there.
+// look reads a record kept in one object, which may be absent.
 func look(ctx context.Context, st store.Store, key, layout string, unless protocol.Version) (Snapshot, error) {
 	s, err := get(ctx, st, key, layout, store.Version(unless))
 	if errors.Is(err, store.ErrNotExist) {

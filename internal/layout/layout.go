@@ -1,7 +1,6 @@
-// Package layout says how a lock lies in a store. The protocol asks for reads and
-// conditional writes of a record, one register; a layout makes requests for objects of
-// them: [Object] for one that is written over, [Epochs] for many that are numbered, and
-// [Marker] for one that is there or not.
+// Package layout maps locks to objects. The protocol asks for reads and conditional writes of
+// one record, a register. A layout turns them into requests for objects: [Object] overwrites
+// one, [Epochs] creates numbered ones, and [Marker] creates and deletes one.
 package layout
 
 import (
@@ -16,24 +15,23 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Layout keeps one lock in one place of a store. Its methods may be called by
-// multiple goroutines.
+// A Layout keeps one lock in a store. Its methods are safe for concurrent use.
 type Layout interface {
-	// Look reads the state of the lock. If it is still unless, Look returns an
-	// error that matches store.ErrNotModified; an object that is not a record
-	// gives one that matches record.ErrForeign, and names the object. One that matches
-	// record.ErrMoved comes with the Snapshot, for whoever moves the lock.
+	// Look reads the state of the lock. If it is still unless, the error matches
+	// store.ErrNotModified. An object that is not a record gives an error that matches
+	// record.ErrForeign and names the object. An error that matches record.ErrMoved comes with
+	// the Snapshot, for programs that move locks.
 	Look(ctx context.Context, unless protocol.Version) (Snapshot, error)
 
-	// Write carries out a claim, a renewal or a release, and returns what it wrote.
-	// Every error leaves the outcome open.
+	// Write carries out a claim, a renewal or a release, and returns what it wrote. Every error
+	// leaves the outcome open.
 	Write(ctx context.Context, w protocol.Write) (Snapshot, error)
 
-	// String names the place of the lock, for messages.
+	// String returns the location of the lock, for messages.
 	String() string
 }
 
-// A Snapshot is what a Look showed.
+// A Snapshot is the result of a Look.
 type Snapshot struct {
 	Exists       bool
 	Record       record.Record
@@ -41,12 +39,12 @@ type Snapshot struct {
 	LastModified time.Time // by the store's clock; zero if unknown
 	Date         time.Time // by the store's clock, when it answered; zero if unknown
 
-	// Table is there if it is no lock, but a semaphore. Only a look that asks for no layout shows one;
-	// of the Record there are then Layout, Held and Token.
+	// Table is set for a semaphore. Only a read of any layout returns one. Then Record has only
+	// Layout, Held and Token.
 	Table *record.Table
 }
 
-// Object keeps a lock in one object that holds its record and is written over.
+// Object keeps a lock in one object, which holds its record and is overwritten.
 type Object struct {
 	Store store.Store
 	Key   string
@@ -57,14 +55,14 @@ func (o Object) String() string {
 	if found {
 		query = "?" + query
 	}
-	if strings.HasSuffix(place, ":///") { // the slash is that of the path
+	if strings.HasSuffix(place, ":///") { // the slash is the path's
 		place = place[:len(place)-1]
 	}
 	return place + "/" + o.Key + query
 }
 
-// Look costs one Get, and one more for a lock at rest in a store that does not tell its time with
-// the first.
+// Look costs one Get. During a cooldown, it costs one more in a store that does not tell its
+// time with the first.
 func (o Object) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
 	s, err := look(ctx, o.Store, o.Key, "", unless)
 	return restDated(ctx, o.Store, o.Key+".clock", s, err)
@@ -75,8 +73,8 @@ func (o Object) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 	return put(ctx, o.Store, o.Key, "", w.Record, expected(w.Expect))
 }
 
-// Proven is what a Look would have shown when the object had this body and version, if
-// the two prove each other.
+// Proven returns what a Look would have shown when the object had this body and version, if the
+// two prove each other.
 func (o Object) Proven(body []byte, v protocol.Version) (Snapshot, bool) {
 	h, ok := o.Store.(store.Hashed)
 	if !ok || v == "" || h.VersionOf(body) != store.Version(v) {
@@ -87,7 +85,7 @@ func (o Object) Proven(body []byte, v protocol.Version) (Snapshot, bool) {
 	return Snapshot{Exists: true, Record: r, Version: v}, err == nil
 }
 
-// expected is the condition that an object is what was seen.
+// expected returns the condition that an object still has the version seen.
 func expected(v protocol.Version) store.Condition {
 	if v == "" {
 		return store.IfAbsent()
@@ -95,13 +93,13 @@ func expected(v protocol.Version) store.Condition {
 	return store.IfMatch(store.Version(v))
 }
 
-// get reads a record that belongs to a layout.
+// get reads a record of a layout.
 func get(ctx context.Context, st store.Store, key, layout string, unless store.Version) (Snapshot, error) {
 	obj, err := st.Get(ctx, key, unless)
 	return decoded(st, key, layout, obj, err)
 }
 
-// decoded makes of the answer to a Get what it shows of a record that belongs to a layout.
+// decoded returns what the answer to a Get shows of a layout's record.
 func decoded(st store.Store, key, layout string, obj *store.Object, err error) (Snapshot, error) {
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
@@ -120,7 +118,7 @@ func decoded(st store.Store, key, layout string, obj *store.Object, err error) (
 	return snapshot(r, obj), err
 }
 
-// put writes a record that is to belong to a layout.
+// put writes a record of a layout.
 func put(ctx context.Context, st store.Store, key, layout string, r record.Record, only store.Condition) (Snapshot, error) {
 	r.Layout = layout
 	text := r
@@ -140,8 +138,8 @@ func snapshot(r record.Record, obj *store.Object) Snapshot {
 	return Snapshot{Exists: true, Record: r, Version: protocol.Version(obj.Version), LastModified: obj.LastModified, Date: obj.Date}
 }
 
-// Age is the time since the record was written, by the store's own clock, if the
-// store tells both of its times. They may contradict each other: then it is 0.
+// Age returns the time since the record was written, by the store's own clock, if the store
+// tells both of its times. If they contradict each other, it is 0.
 func (s Snapshot) Age() (time.Duration, bool) {
 	if s.Date.IsZero() || s.LastModified.IsZero() {
 		return 0, false
@@ -149,23 +147,23 @@ func (s Snapshot) Age() (time.Duration, bool) {
 	return max(s.Date.Sub(s.LastModified), 0), true
 }
 
-// Abandoned is a hint that the holder is gone: its record is older than its TTL and margin by
-// the store's clock, or, where that does not tell, by the wall clocks. Nobody renews a record
-// under a session, nor a table, so the age of that says nothing.
+// Abandoned returns a hint that the holder is dead: its record is older than its TTL and margin
+// by the store's clock or, if that is unknown, by the wall clocks. It is false for a record
+// under a session and for a table: those are not renewed, so their age shows nothing.
 func (s Snapshot) Abandoned(wall time.Time) bool {
 	r := s.Record
 	age, told := s.Age()
 	if !told && !r.RenewedAt.IsZero() {
 		age = wall.Sub(r.RenewedAt)
 	}
-	// A store shows both its times in whole seconds, and some let one lag. Of a record that is
-	// not understood nothing is known.
+	// A store shows both its times in whole seconds, and in some stores one lags. Nothing is
+	// known about an opaque record.
 	const resolution = 3 * time.Second
 	return s.Table == nil && !r.Opaque && r.Held && r.Session == "" && age > protocol.Patience(r.TTL)+resolution
 }
 
-// dated adds the store's time to a Snapshot. A store in a directory tells it only of a
-// missing object, so there must be none with this key.
+// dated adds the store's time to a Snapshot. A store in a directory tells it only for a missing
+// object, so nothing may have the key absent.
 func dated(ctx context.Context, st store.Store, absent string, s *Snapshot) error {
 	if !s.Date.IsZero() {
 		return nil
@@ -177,17 +175,17 @@ func dated(ctx context.Context, st store.Store, absent string, s *Snapshot) erro
 	return err
 }
 
-// restDated is what a Look showed, with the store's time where there is a rest to count by it. Without
-// it a candidate that has just come would wait the whole of it out from now, and so would the next one.
+// restDated adds the store's time to a Look's result if there is a cooldown. Without it, each
+// new candidate would wait out the whole cooldown from its first read.
 func restDated(ctx context.Context, st store.Store, absent string, s Snapshot, err error) (Snapshot, error) {
 	if err == nil && s.Record.Resting() > 0 {
-		_ = dated(ctx, st, absent, &s) // if it fails its age is not known, and that is safe
+		_ = dated(ctx, st, absent, &s) // if it fails the age is unknown, and that is safe
 	}
 	return s, err
 }
 
-// Rest is for how much longer the lock is at rest, by the store's clock, or, where that does not
-// tell, by the wall clocks. It is for people.
+// Rest returns how long the lock's cooldown still lasts, by the store's clock or, if that is
+// unknown, by the wall clocks. It is for people.
 func (s Snapshot) Rest(wall time.Time) time.Duration {
 	rest := s.Record.Resting()
 	age, told := s.Age()
@@ -200,7 +198,7 @@ func (s Snapshot) Rest(wall time.Time) time.Duration {
 	return max(rest-age, 0)
 }
 
-// ReadDone makes of the answer of a Look what the candidate wants to know.
+// ReadDone turns a Look's result into the candidate's event.
 func ReadDone(s Snapshot, err error) protocol.ReadDone {
 	switch {
 	case errors.Is(err, store.ErrNotModified):
@@ -216,13 +214,12 @@ func ReadDone(s Snapshot, err error) protocol.ReadDone {
 	return protocol.ReadDone{Shown: protocol.Found, Version: s.Version, Record: s.Record, Age: age, Aged: told}
 }
 
-// Checked makes of the answer of a Look at a session's heartbeat what the candidate wants to
-// know.
+// Checked turns the result of a Look at a session's heartbeat into the candidate's event.
 func Checked(session string, s Snapshot, err error) protocol.Checked {
 	return protocol.Checked{Session: session, Held: s.Exists && s.Record.Held, Err: err}
 }
 
-// WriteDone makes of the answer of a Write what the candidate wants to know.
+// WriteDone turns a Write's result into the candidate's event.
 func WriteDone(s Snapshot, err error) protocol.WriteDone {
 	void := err != nil && !errors.Is(err, store.ErrUnknownOutcome) && !errors.Is(err, store.ErrPrecondition)
 	return protocol.WriteDone{Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Refused: refused(err), Fatal: void && store.Final(err)}
