@@ -11,23 +11,22 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Marker keeps a lock in one object that is there while the lock is held: created if
-// absent, and deleted to release it. It is for living beside other tools that lock
-// this way, and weaker than the other layouts: there is no token, and a delete carries
-// no condition that stores honour, so one that comes late removes the next holder's.
+// Marker keeps a lock in one object that exists while the lock is held: it is created if
+// absent, and deleted to release the lock. It is for use beside other tools that lock this way,
+// and weaker than the other layouts: there is no token, and stores honour no condition on a
+// delete, so a late one removes the next holder's marker.
 //
-// With IfMatch a holder renews its marker, and a marker that was not renewed for its
-// TTL and margin is written over. Without, a lease ends with its TTL, and its marker
-// stays until somebody deletes it. A claim over it does, if it is old enough by the
-// store's own clock.
+// With IfMatch, a holder renews its marker, and a marker not renewed for its TTL and margin is
+// overwritten. Without, a lease ends with its TTL, and its marker stays until it is deleted, by
+// somebody or by a claim over it, if it is old enough by the store's own clock.
 //
-// A foreign object in the marker's place is another tool's marker. Candidates wait
-// for its end, and neither write it over nor delete it. A marker of ours says in Terraform's words, too, who
-// holds it, so that Terraform's own locks in a bucket and ours are one lock.
+// An unrecognized object in the marker's place is another tool's marker. Candidates wait for
+// its end, and neither overwrite nor delete it. A marker of ours also names its holder in
+// Terraform's format, so locks of Terraform and of leasehold in a bucket exclude each other.
 type Marker struct {
 	Store   store.Store
 	Key     string
-	TTL     time.Duration // of whom looks; for markers that have none
+	TTL     time.Duration // the candidate's, for markers without one
 	IfMatch bool
 }
 
@@ -48,7 +47,7 @@ func (m Marker) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 	if err == nil {
 		return snapshot(r, obj), nil
 	}
-	switch _, other := record.DecodeIn(record.AnyLayout, obj.Body); { // to wait for these would be in vain
+	switch _, other := record.DecodeIn(record.AnyLayout, obj.Body); { // waiting for these would be in vain
 	case other == nil:
 		return Snapshot{}, fmt.Errorf("the object %v is %w", m, err)
 	case errors.Is(other, record.ErrMoved):
@@ -59,8 +58,8 @@ func (m Marker) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 	}, obj), nil
 }
 
-// Write costs one Put or one Delete. A claim over a marker costs a Get and a Delete
-// more without IfMatch.
+// Write costs one Put or one Delete. Without IfMatch, a claim over a marker costs one more Get
+// and Delete.
 func (m Marker) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 	switch {
 	case w.Op == protocol.Free:
@@ -77,11 +76,11 @@ func (m Marker) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 	return put(ctx, m.Store, m.Key, record.LayoutMarker, withTFLock(w.Record, m.Key), expected(w.Expect))
 }
 
-// ErrNotExpired: the marker is not old enough to be swept, or not ours to sweep.
+// ErrNotExpired: the marker is too young to be swept, or another tool's.
 var ErrNotExpired = errors.New("the marker has not expired")
 
-// Expire deletes the marker if it is one of ours and has expired by the store's own
-// clock, and tells its age; or, if dry, it only tells. It costs one Get and one Delete.
+// Expire deletes the marker if it is one of ours and has expired by the store's own clock, and
+// returns its age. If dry, it deletes nothing. It costs one Get and one Delete.
 func (m Marker) Expire(ctx context.Context, dry bool) (time.Duration, error) {
 	return m.sweep(ctx, "", dry)
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A signpost names an epoch that was the highest once. Its key comes before those of
-// all epochs, and before those of older signposts.
+// A signpost names an epoch that was once the highest. Its key comes before those of all
+// epochs, and before those of older signposts.
 func (e Epochs) signpostKey(n int64) string {
 	return fmt.Sprintf("%s/!%019d", e.Key, math.MaxInt64-n)
 }
 
-// signpost is the number that a signpost names, and 0 if the key is not one.
+// signpost returns the number in a signpost's key, or 0 if the key is not a signpost's.
 func (e Epochs) signpost(key string) int64 {
 	digits, ok := strings.CutPrefix(key, e.Key+"/!")
 	if !ok || len(digits) != 19 || strings.Trim(digits, "0123456789") != "" {
@@ -34,30 +34,31 @@ func (e Epochs) signpost(key string) int64 {
 	return 0
 }
 
-// Collection says what Collect may delete.
+// Collection configures Collect.
 type Collection struct {
-	Keep  int           // so many leases of the past stay, by their last object
-	Age   time.Duration // and all that is younger, by the store's clock
-	Limit int           // so many at a time; negative: all
-	Dry   bool          // only tell
+	Keep  int           // past leases to keep, by their last object
+	Age   time.Duration // everything younger stays, by the store's clock
+	Limit int           // objects to delete at a time; negative: all
+	Dry   bool          // delete nothing
 }
 
-// Past is an object of the past that was deleted, or would be.
+// Past is an old object that was deleted, or would be.
 type Past struct {
 	Key string
 	Age time.Duration
 }
 
-// DefaultCollection is what holders collect, now and then. The age is far longer than
-// a request can be under way: a number that is collected is never created again.
+// DefaultCollection is what holders collect, now and then. The age is far longer than any
+// request takes, so a collected number is never created again.
 var DefaultCollection = Collection{Keep: 100, Age: 24 * time.Hour, Limit: 300}
 
-// Collect deletes epochs of the past, from the oldest on, and yields them. The highest
-// is never deleted, nor is anything if the store does not tell its time. A foreign
-// object in an epoch's place stays, and is yielded as an error that matches
-// record.ErrForeign and names it; the next object follows. Any other error is the last.
-// It costs a Look and two Lists; if there is anything to delete, a Get for each lease
-// that is kept, and a Get and a Delete for each object; at times a Put, of a signpost.
+// Collect deletes old epochs, oldest first, and yields them. It never deletes the highest one,
+// and deletes nothing if the store does not tell its time. An unrecognized object in an epoch's
+// place stays. It is yielded as an error that matches record.ErrForeign and names it, and
+// Collect goes on. Any other error is the last.
+//
+// It costs a Look and two Lists. If there is anything to delete, it also costs a Get for each
+// lease kept, and a Get and a Delete for each object. Sometimes it costs a Put, of a signpost.
 func (e Epochs) Collect(ctx context.Context, c Collection) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
 		top, err := e.Look(ctx, "")
@@ -88,7 +89,7 @@ func (e Epochs) Collect(ctx context.Context, c Collection) iter.Seq2[Past, error
 			}
 			err = e.discard(ctx, entry.Key, c.Dry)
 			if errors.Is(err, store.ErrNotExist) {
-				continue // another collects too
+				continue // another one collects too
 			}
 			left--
 			if !yield(Past{entry.Key, top.Date.Sub(entry.LastModified)}, err) || err != nil && !errors.Is(err, record.ErrForeign) {
@@ -98,8 +99,8 @@ func (e Epochs) Collect(ctx context.Context, c Collection) iter.Seq2[Past, error
 	}
 }
 
-// old yields the epochs below the highest one that are older than age, in order, up to
-// the first that is not: the rest is younger still.
+// old yields the epochs below the highest one and older than age, in order, up to the first
+// that is not: the rest is younger still.
 func (e Epochs) old(ctx context.Context, top Snapshot, age time.Duration) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		if top.Date.IsZero() {
@@ -120,7 +121,7 @@ func (e Epochs) old(ctx context.Context, top Snapshot, age time.Duration) iter.S
 	}
 }
 
-// discard deletes an epoch, or would, if it is a record of ours.
+// discard deletes an epoch if it is one of our records, unless dry.
 func (e Epochs) discard(ctx context.Context, key string, dry bool) error {
 	if _, err := get(ctx, e.Store, key, record.AnyLayout, ""); err != nil || dry {
 		return err
@@ -128,7 +129,7 @@ func (e Epochs) discard(ctx context.Context, key string, dry bool) error {
 	return e.Store.Delete(ctx, key)
 }
 
-// kept is the numbers that stay: the last one of each of so many leases of the past.
+// kept returns the numbers to keep: the last one of each of this many past leases.
 func (e Epochs) kept(ctx context.Context, top Snapshot, past int) (map[int64]bool, error) {
 	keep := map[int64]bool{}
 	for t, err := range e.terms(ctx, top) {
@@ -142,9 +143,8 @@ func (e Epochs) kept(ctx context.Context, top Snapshot, past int) (map[int64]boo
 	return keep, nil
 }
 
-// Due reports that the writer of the n-th epoch is to collect. Where each write makes
-// one, the hundredth may be a release, after which its process ends; then the claim that
-// follows is due.
+// Due reports whether the writer of the n-th epoch should collect. If each write creates an
+// epoch, the hundredth may be a release whose process then exits. Then the next claim is due.
 func (e Epochs) Due(op protocol.Op, n int64) bool {
 	switch {
 	case n < collectEvery:
@@ -155,10 +155,10 @@ func (e Epochs) Due(op protocol.Op, n int64) bool {
 	return op == protocol.Renew && n%collectEvery == 0 && !e.IfMatch
 }
 
-// collectEvery is how many epochs there are from one collection to the next.
+// collectEvery is the number of epochs between collections.
 const collectEvery = 100
 
-// signposts makes a new one where the last one is far behind, and removes the others.
+// signposts creates a new one if the last one is far behind, and removes the others.
 func (e Epochs) signposts(ctx context.Context, top int64) error {
 	newest := int64(0)
 	for entry, err := range e.Store.List(ctx, e.Key+"/!", "") {
@@ -180,11 +180,10 @@ func (e Epochs) signposts(ctx context.Context, top int64) error {
 	}
 	_, err := e.Store.Put(ctx, e.signpostKey(top), []byte("{}\n"), store.IfAbsent())
 	if errors.Is(err, store.ErrPrecondition) {
-		return nil // another collects too
+		return nil // another one collects too
 	}
 	return err
 }
 
-// signpostEvery is how many epochs there are from one signpost to the next: half a
-// page of a listing.
+// signpostEvery is the number of epochs between signposts: half a page of a listing.
 const signpostEvery = 500

@@ -12,13 +12,13 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Table keeps a table in one object, as Object keeps a lock. Its record says that it is no lock.
+// Table keeps a table in one object, as Object keeps a lock. Its record is not a lock's.
 type Table struct {
 	Store store.Store
 	Key   string
 }
 
-// A TableSnapshot is what a look at a table showed.
+// A TableSnapshot is the result of a Look.
 type TableSnapshot struct {
 	Table   record.Table
 	Version protocol.Version
@@ -42,7 +42,7 @@ func (t Table) Look(ctx context.Context, unless protocol.Version) (TableSnapshot
 	return TableSnapshot{mapSessions(table, func(way string) string { return follow(way, t.Key) }), protocol.Version(obj.Version)}, nil
 }
 
-// Write costs one Put, and returns the version that it wrote.
+// Write costs one Put, and returns the new version.
 func (t Table) Write(ctx context.Context, w queue.Write) (protocol.Version, error) {
 	body, err := mapSessions(w.Table, func(session string) string { return wayTo(session, t.Key) }).Encode()
 	if err != nil {
@@ -55,8 +55,8 @@ func (t Table) Write(ctx context.Context, w queue.Write) (protocol.Version, erro
 	return protocol.Version(obj.Version), nil
 }
 
-// mapSessions gives a table whose sessions have other names: in the object they are ways, so that a
-// process finds them that opens the store from another root.
+// mapSessions returns a table with its sessions renamed. In the object they are relative paths,
+// so a process finds them even if it opens the store from another root.
 func mapSessions(t record.Table, name func(string) string) record.Table {
 	for _, list := range []*[]record.Seat{&t.Holders, &t.Waiters} {
 		*list = slices.Clone(*list)
@@ -67,7 +67,7 @@ func mapSessions(t record.Table, name func(string) string) record.Table {
 	return t
 }
 
-// TableRead makes of the answer of a Look what a queue.Machine wants to know.
+// TableRead turns a Look's result into a queue.Machine's event.
 func TableRead(s TableSnapshot, err error) queue.ReadDone {
 	switch {
 	case errors.Is(err, store.ErrNotModified):
@@ -82,12 +82,12 @@ func TableRead(s TableSnapshot, err error) queue.ReadDone {
 	return queue.ReadDone{Shown: protocol.Found, Version: s.Version, Table: s.Table}
 }
 
-// TableWritten makes of the answer of a Write what a queue.Machine wants to know.
+// TableWritten turns a Write's result into a queue.Machine's event.
 func TableWritten(v protocol.Version, err error) queue.WriteDone {
 	return queue.WriteDone{Version: v, Err: err, Refused: refused(err), Fatal: store.Final(err)}
 }
 
-// refused reports that a write has met something else than it was conditional on, as far as the store says.
+// refused reports whether a write's condition was not met, as far as the store says.
 func refused(err error) bool {
 	return errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConflict)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Term is one lease of the past, or the present one; or so many in a row of one candidate, of
-// which it tells the last.
+// A Term is one lease, past or present, or several consecutive leases of one candidate, with
+// the last record.
 type Term struct {
-	Record record.Record // as it was written last, or as much of it as is remembered
-	Last   int64         // the number of the object that it lies in; 0: none
-	// Ended is when the next one began or the release was sent, by the wall clock
-	// of the one that did; when the lease expired if nobody did; zero: it goes on.
+	Record record.Record // as last written, or as much of it as is remembered
+	Last   int64         // the number of its object; 0: none
+	// Ended is when the next lease began or the release was sent, by that process's wall clock.
+	// If neither happened, it is when the lease expired. Zero: it goes on.
 	Ended time.Time
 	Why   string // "released", "taken over", or what the record says
 
@@ -24,7 +24,7 @@ type Term struct {
 	Leases int64 // at least 1
 }
 
-// Terms yields the present lease of a lock, and what its record remembers of those before. It costs
+// Terms yields a lock's current lease, and what its record remembers of earlier ones. It costs
 // one Look.
 func (o Object) Terms(ctx context.Context) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
@@ -38,9 +38,9 @@ func (o Object) Terms(ctx context.Context) iter.Seq2[Term, error] {
 	}
 }
 
-// Terms yields the leases of a lock, the present one first: those whose objects are kept, and then
-// what the oldest of these remembers of those before. It costs one Look, and one Get for each
-// that has an object.
+// Terms yields a lock's leases, the current one first: those whose objects are kept, and then
+// those in the oldest record's history. It costs one Look, and one Get for each lease with an
+// object.
 func (e Epochs) Terms(ctx context.Context) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
 		s, err := e.Look(ctx, "")
@@ -59,7 +59,7 @@ func (e Epochs) Terms(ctx context.Context) iter.Seq2[Term, error] {
 	}
 }
 
-// terms yields the lease of a record and those before it, as long as their objects are there.
+// terms yields a record's lease and earlier ones, as long as their objects exist.
 func (e Epochs) terms(ctx context.Context, s Snapshot) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
 		for next := (record.Record{}); s.Exists; {
@@ -67,8 +67,8 @@ func (e Epochs) terms(ctx context.Context, s Snapshot) iter.Seq2[Term, error] {
 			if !told(r, next, yield) {
 				return
 			}
-			// A number that is not below this one was used by a life of the lock
-			// that somebody deleted: there would be no end of going round.
+			// A number that is not below this one is left from a deleted life of the lock.
+			// Following it might never end.
 			if r.Previous <= 0 || r.Previous >= r.Epoch {
 				return
 			}
@@ -86,22 +86,22 @@ func (e Epochs) terms(ctx context.Context, s Snapshot) iter.Seq2[Term, error] {
 	}
 }
 
-// told yields the lease of a record, if it is of one, and reports whether to go on. next is a record
+// told yields a record's lease, if it has one, and reports whether to go on. next is a record
 // of the next lease, if there is one.
 func told(r, next record.Record, yield func(Term, error) bool) bool {
 	if r.AcquiredAt.IsZero() {
-		return true // it was made by hand, free
+		return true // it was created free, without a lease
 	}
 	t := Term{Record: r, Last: r.Epoch, First: r.Token, Leases: 1}
 	t.Ended, t.Why = r.End(next.AcquiredAt)
 	if past := next.Past(); len(past) > 0 && past[0].Token == r.Token {
-		t.Ended, t.Why = past[0].To, past[0].How // it may know more, of a lease of its own
+		t.Ended, t.Why = past[0].To, past[0].How // it may know more about the end
 	}
 	return yield(t, nil)
 }
 
-// Past are the leases that have ended, the last one first, as far as the record itself tells of them: no
-// request is sent. A semaphore tells of none, nor does a marker.
+// Past returns the ended leases that the record itself remembers, the last one first. It sends
+// nothing. A semaphore or a marker has none.
 func (s Snapshot) Past() (past []Term) {
 	keep := func(t Term, _ error) bool {
 		past = append(past, t)

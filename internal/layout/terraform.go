@@ -12,8 +12,8 @@ import (
 )
 
 // A tfLock is what Terraform and OpenTofu keep in KEY.tflock, the lock of their S3 backend with
-// use_lockfile: one object that is there while the lock is held, as a marker is. They read a marker
-// of ours to say who holds the lock, and wait for it only if it has an ID.
+// use_lockfile: one object that exists while the lock is held, like a marker. They read our
+// marker to say who holds the lock, and wait for it only if it has an ID.
 type tfLock struct {
 	ID        string
 	Operation string
@@ -24,12 +24,12 @@ type tfLock struct {
 	Path      string
 }
 
-// The most that such a field gets of a text that may be long, in bytes: the record must not become too
-// large by saying a thing twice.
+// maxTFText is the most bytes that such a field gets of a text. The record must not become too
+// large by repeating it.
 const maxTFText = 256
 
-// withTFLock adds to the record of a marker what Terraform and OpenTofu understand. To us these are
-// fields that we do not know. The ID is the lease's own, so whoever has it forced open ends no later one.
+// withTFLock adds the fields of Terraform and OpenTofu to a marker's record, as unknown fields.
+// The ID is the lease's own, so a force-unlock with it ends no later lease.
 func withTFLock(r record.Record, key string) record.Record {
 	lock := tfLock{
 		ID: fmt.Sprintf("%s-%d", r.Incarnation(), r.AcquiredAt.UnixMilli()), Operation: "leasehold",
@@ -54,7 +54,7 @@ func withTFLock(r record.Record, key string) record.Record {
 	return r
 }
 
-// otherHolder names whoever holds a marker that is not ours.
+// otherHolder returns a name for the holder of another tool's marker.
 func otherHolder(body []byte) string {
 	var lock tfLock
 	if json.Unmarshal(body, &lock) != nil || lock.ID == "" || lock.Who == "" {
