@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// wire is the record's form in the store. The order of its fields is the order
-// in which people read them.
+// wire is the record's form in the store. Its fields are in the order in which people read
+// them.
 type wire struct {
 	Format     int               `json:"format"`
 	Token      int64             `json:"token,omitempty"`
@@ -41,12 +41,12 @@ type wire struct {
 const (
 	stateHeld   = "held"
 	stateFree   = "free"
-	stateSealed = "sealed" // no version before moves understands these two
+	stateSealed = "sealed" // versions without moves understand neither of these two
 	stateClosed = "closed"
 )
 
-// Encode gives the record's bytes. It fails if they would be more than
-// MaxSize, or if a text in the record is not UTF-8.
+// Encode returns the record's bytes. It fails if they would be more than MaxSize, or if a text
+// in the record is not UTF-8.
 func (r Record) Encode() ([]byte, error) {
 	for _, s := range r.texts() {
 		if !utf8.ValidString(s) {
@@ -78,14 +78,14 @@ func (r Record) Encode() ([]byte, error) {
 	if r.Unknown != nil || r.History != nil {
 		b.Truncate(b.Len() - len("}\n"))
 		if r.History != nil {
-			b.WriteString(`,"history":`) // as it is: each renewal writes it
+			b.WriteString(`,"history":`) // unchanged: each renewal writes it
 			b.Write(r.History)
 		}
 		appendUnknown(&b, r.Unknown)
 		b.WriteString("}\n")
 	}
 	if b.Len() > MaxSize && r.History != nil {
-		// It gives way to what others have put into the record, and to whatever else a lock needs.
+		// The history gives way to unknown fields and to what the lock needs.
 		r.History = nil
 		return r.Encode()
 	}
@@ -106,11 +106,11 @@ func (r Record) texts() []string {
 	return texts
 }
 
-// Decode reads a record of the default layout. Every error matches ErrForeign. One that matches
-// ErrMoved comes with the record, which says no more than what is to move.
+// Decode reads a record of the default layout. Every error matches ErrForeign. An error that
+// matches ErrMoved comes with the record: it is not a lock's, but describes a move.
 func Decode(body []byte) (Record, error) { return DecodeIn("", body) }
 
-// AnyLayout lets DecodeIn read records of all layouts.
+// AnyLayout makes DecodeIn read records of all layouts.
 const AnyLayout = "*"
 
 // DecodeIn reads a record of the layout with this name, and of no other.
@@ -166,7 +166,7 @@ func decode(layout string, body []byte) (Record, error) {
 	return r, nil
 }
 
-// format moves the format out of f, which must be one that this version knows.
+// format moves the format out of f. It fails for a format unknown to this version.
 func (f fields) format() error {
 	if f.ofS3Lect() {
 		return ErrS3Lect
@@ -183,10 +183,10 @@ func (f fields) format() error {
 	return nil
 }
 
-// ErrS3Lect is why a lock file of package s3lect is no record.
+// ErrS3Lect is why a lock file of package s3lect is not a record.
 var ErrS3Lect = errors.New("it is a lock file of s3lect, and only programs that use a package of that name can take part in its election")
 
-// ofS3Lect reports that the object is such a file, written by either package of that name.
+// ofS3Lect reports whether the object is such a file, written by either package of that name.
 func (f fields) ofS3Lect() bool {
 	_, format := f["format"]
 	_, leader := f["leaderID"]
@@ -194,7 +194,7 @@ func (f fields) ofS3Lect() bool {
 	return !format && leader && updated
 }
 
-// named is the name of a layout, for people.
+// named returns a layout's name, for people.
 func named(layout string) string {
 	if layout == "" {
 		return "object"
@@ -202,7 +202,7 @@ func named(layout string) string {
 	return layout
 }
 
-// token moves the token out of f, where there is to be one.
+// token moves the token out of f, if there should be one.
 func (f fields) token(expected bool) (int64, error) {
 	if !expected {
 		if _, found := f["token"]; found {
@@ -263,7 +263,7 @@ func (f fields) texts(r *Record) error {
 	return nil
 }
 
-// state takes in what the record says of itself, and moves out of f what goes with that.
+// state stores the record's state, and moves the fields that go with it out of f.
 func (f fields) state(state string, r *Record) error {
 	switch state {
 	case stateHeld:
@@ -279,7 +279,7 @@ func (f fields) state(state string, r *Record) error {
 	return nil
 }
 
-// place moves the member name out of f: where a lock has gone, or is to come from.
+// place moves the member name out of f: where a lock has gone, or will come from.
 func (f fields) place(name string, to *string) error {
 	if err := f.take(name, to); err != nil {
 		return err
@@ -293,9 +293,8 @@ func (f fields) place(name string, to *string) error {
 // fields are the members of a JSON object that have not been understood yet.
 type fields map[string]json.RawMessage
 
-// splitObject reads one JSON object. It is strict where encoding/json is not:
-// names are compared as they are, no name may come twice (which of two tokens
-// would be meant?), and nothing may follow.
+// splitObject reads one JSON object. It is stricter than encoding/json: names are compared
+// exactly, none may occur twice (which of two tokens would count?), and nothing may follow.
 func splitObject(body []byte) (fields, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("it is not UTF-8 text")
@@ -329,11 +328,11 @@ func splitObject(body []byte) (fields, error) {
 	return f, nil
 }
 
-// Members are those of a JSON object, read as strictly as those of a record.
+// Members returns a JSON object's members, read as strictly as a record's.
 func Members(body []byte) (map[string]json.RawMessage, error) { return splitObject(body) }
 
-// integer moves the member name out of f. The number must be written as an
-// integer: 1e3 and 1000.0 were not written by us.
+// integer moves the member name out of f. The number must be written as an integer: leasehold
+// writes neither 1e3 nor 1000.0.
 func (f fields) integer(name string) (int64, error) {
 	raw, ok := f[name]
 	if !ok {
@@ -347,7 +346,7 @@ func (f fields) integer(name string) (int64, error) {
 	return n, nil
 }
 
-// take moves the member name out of f into v, if it is there.
+// take moves the member name out of f into v, if it exists.
 func (f fields) take(name string, v any) error {
 	raw, ok := f[name]
 	if !ok {
@@ -360,8 +359,8 @@ func (f fields) take(name string, v any) error {
 	return nil
 }
 
-// count moves the member name out of f: a number from 1 on that is for people alone. Like a time,
-// it must not make a lock unreadable, so one that cannot be is none.
+// count moves the member name out of f: a number from 1 on, for people only. Like a time, it
+// must not make a lock unreadable, so an invalid one counts as absent.
 func (f fields) count(name string) int64 {
 	n, _ := f.integer(name) // with an error it is 0
 	if n < 1 || n > LastToken {
@@ -381,21 +380,21 @@ func formatTime(t time.Time) string {
 	return string(appendTime(make([]byte, 0, len(wireTime)), t))
 }
 
-// wireTime is the form of a time in a record.
+// wireTime is the format of a time in a record.
 const wireTime = "2006-01-02T15:04:05.000Z"
 
 func appendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return b
 	}
-	// What wireTime gives, in less time: package time has a way of its own for RFC3339.
+	// This is wireTime's format, but faster: package time has a special case for RFC3339.
 	b = t.UTC().AppendFormat(b, time.RFC3339)
 	ms := t.Nanosecond() / 1e6
 	return append(b[:len(b)-1], '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z')
 }
 
-// parseTime is lenient, because the times are for people alone: a time that
-// cannot be read must not make a lock unreadable.
+// parseTime is lenient, because the times are for people only: an invalid time must not make a
+// lock unreadable.
 func parseTime(s string) time.Time {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {

@@ -9,37 +9,36 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of a history. They hold for entries that are written here; those of others are read
-// up to them.
+// The bounds of a history. Entries written here obey them; those of others are read up to them.
 const (
 	MaxPast    = 16      // entries
 	MaxHistory = 4 << 10 // bytes; the oldest entries give way
 
 	// maxName bounds a holder's name in an entry, and why a lease ended: a name of 64 KiB would
-	// leave no room for any other. A longer one is cut, and ends with an ellipsis.
+	// leave no room for another entry. A longer one is cut, and ends with an ellipsis.
 	maxName = 96
 )
 
-// EndedAgain is how a lease ended that was followed at once by another one of the same candidate:
-// passed on inside its process, for example. That one is told of in the same entry when it is over
-// in its turn, or a process that takes a lock a hundred times a second would leave nothing of
+// EndedAgain is how a lease ended when the same candidate acquired another one at once, for
+// example when it was passed on inside its process. That lease joins the same entry when it
+// ends. Otherwise, a process that takes a lock a hundred times a second would leave no room for
 // anybody else.
 const EndedAgain = "acquired again"
 
-// EndedByRelease is how a lease ended that its holder released.
+// EndedByRelease is how a lease ended when its holder released it.
 const EndedByRelease = "released"
 
-// EndedByDeletion is how a lease ended whose object was deleted.
+// EndedByDeletion is how a lease ended when its object was deleted.
 const EndedByDeletion = "deleted"
 
-// Past is an entry of a record's history: a lease that is over, or so many in a row of one
-// candidate. It is for people, and nothing is decided by it.
+// Past is an entry of a record's history: an ended lease, or several consecutive ones of one
+// candidate. It is for people, and no decision depends on it.
 type Past struct {
 	Token  int64     // of the last lease
 	Term   int64     // of the last lease; 0: it was not counted
 	Holder string    // cut if it is long
 	From   time.Time // the first lease was acquired, by its holder's wall clock
-	To     time.Time // the last one was released, or the next one acquired, by the clock of whoever did that
+	To     time.Time // the last one was released, or the next one acquired, by that process's clock
 	How    string    // the last one ended
 	First  int64     // the token of the first lease
 	Leases int64     // at least 1
@@ -57,9 +56,9 @@ type past struct {
 	Leases int64  `json:"leases,omitempty"`
 }
 
-// CountedTerm is the number of the record's lease among those of its lock, from 1; 0: it was not
-// counted. A version that does not count leaves the last number as it is, beside a token that
-// it was not counted with.
+// CountedTerm returns the lease's number among those of its lock, from 1, or 0 if it was not
+// counted. A version that does not count keeps the last number, but that one was counted with
+// another token.
 func (r Record) CountedTerm() int64 {
 	if r.TermToken != r.Token {
 		return 0
@@ -67,7 +66,7 @@ func (r Record) CountedTerm() int64 {
 	return r.Term
 }
 
-// NextTerm is the number of the lease that follows. Leases that were not counted leave no gap.
+// NextTerm returns the next lease's number. Uncounted leases leave no gap.
 func (r Record) NextTerm() int64 {
 	if r.Term >= LastToken {
 		return 1 // it was set by hand
@@ -75,8 +74,8 @@ func (r Record) NextTerm() int64 {
 	return max(r.Term, 0) + 1
 }
 
-// End is when and how the lease of the record ended, if the next one began at that time; where
-// that is zero, there is none yet. No time and no reason: the lease goes on.
+// End returns when and how the record's lease ended, if the next one began at that time. Zero:
+// none has begun. Without a time and a reason, the lease goes on.
 func (r Record) End(next time.Time) (ended time.Time, how string) {
 	switch {
 	case r.Held && next.IsZero():
@@ -93,13 +92,13 @@ func (r Record) End(next time.Time) (ended time.Time, how string) {
 	return r.RenewedAt, r.Ended
 }
 
-// Remember gives the history of a record that is written over this one, which adds the lease of
-// this one.
+// Remember returns the history for a record that overwrites this one, with this record's lease
+// added.
 //
-// The entries before it are taken over as they are written, and only the newest is read: a claim
-// is to cost no more than the request that it is. Where that one and this lease are of one
-// candidate they become one entry: see EndedAgain. It may be so only if the claim of this record
-// has written the entry, or it speaks of another lease that followed.
+// Earlier entries are copied as written, and only the newest is parsed, so that a claim costs
+// no more than its request. If that entry and this lease are the same candidate's, they become
+// one entry: see EndedAgain. This requires that this record's claim wrote the entry. Otherwise,
+// it is about a later lease.
 func (r Record) Remember(p Past) json.RawMessage {
 	old := elements(r.History)
 	if len(old) > 0 && r.TermToken == r.Token {
@@ -119,7 +118,8 @@ func (r Record) Remember(p Past) json.RawMessage {
 	return append(b, ']')
 }
 
-// Past reads the record's history, the newest entry first. Elements that are no entries are left out.
+// Past returns the record's history, the newest entry first. Elements that are not entries are
+// left out.
 func (r Record) Past() (all []Past) {
 	for _, e := range elements(r.History) {
 		if p, ok := readPast(e); ok {
@@ -129,8 +129,8 @@ func (r Record) Past() (all []Past) {
 	return all
 }
 
-// readPast reads an entry, if it is one. Those that were written here are read in a sixth of the
-// time that encoding/json takes: a claim reads one, and Pack reads all.
+// readPast parses an entry, if it is one. Entries written here take a sixth of encoding/json's
+// time: a claim reads one, and Pack reads all.
 func readPast(raw []byte) (Past, bool) {
 	p, ok := readOurs(raw)
 	if !ok {
@@ -149,7 +149,7 @@ func readPast(raw []byte) (Past, bool) {
 	return p, p.Token > 0
 }
 
-// readOurs reads an entry as append writes it. It checks nothing on its way: what it has read counts
+// readOurs parses an entry in append's format. It checks nothing on its way: the result counts
 // only if append makes the same bytes of it.
 func readOurs(raw []byte) (p Past, ok bool) {
 	rest := string(raw)
@@ -206,7 +206,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))...)
 }
 
-// plain reports whether a text is ASCII that stands in JSON as it is.
+// plain reports whether a text is ASCII that JSON does not escape.
 func plain(s string) bool {
 	for _, c := range []byte(s) {
 		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
@@ -225,10 +225,10 @@ func short(s string) string {
 	return strings.ToValidUTF8(s[:maxName-len(mark)], "") + mark
 }
 
-// elements splits a JSON array into what stands between its commas, up to the bounds of a
-// history. It takes for granted that raw is JSON, as all is that was decoded; anything but an array has
-// none. No element is looked into, so what somebody else has written there costs no more than its
-// bytes, and is not changed either.
+// elements splits a JSON array at its commas, up to the bounds of a history. raw must be valid
+// JSON, as all decoded members are; anything but an array has no elements. Elements are not
+// parsed, so whatever somebody else has written there costs no more than its bytes, and is not
+// changed either.
 func elements(raw []byte) (all [][]byte) {
 	if !bytes.HasPrefix(raw, []byte("[")) {
 		return nil

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Pack gives a history in a tenth of its bytes, for those who keep very many and look at none.
-// What Unpack makes of it is the same, byte for byte.
+// Pack returns a history in a tenth of its bytes, for callers that keep very many and read
+// none. Unpack returns the same bytes.
 //
-// A history as Remember writes it becomes a list of numbers, in which a name stands once. Any other
-// is kept as it is, so it needs no judgement whether somebody will miss a field of it.
+// A history in Remember's format becomes a list of numbers, with each name once. Any other is
+// kept unchanged, so no field of it can be lost.
 func Pack(history json.RawMessage) string {
 	if len(history) == 0 {
 		return ""
@@ -23,13 +23,13 @@ func Pack(history json.RawMessage) string {
 	return packed
 }
 
-// The first byte of a packed history says which way it was packed.
+// The first byte of a packed history is the format.
 const (
 	asItIs = iota
 	asNumbers
 )
 
-// Unpack is the history that was packed.
+// Unpack returns the packed history.
 func Unpack(packed string) json.RawMessage {
 	switch {
 	case packed == "":
@@ -40,8 +40,8 @@ func Unpack(packed string) json.RawMessage {
 	return unpack(packed[1:])
 }
 
-// pack writes a number for each field: where it is near that of the entry before, as far as it
-// is from that, and for a name its place among those that came before.
+// pack writes a number for each field: the difference from a similar earlier field, or a name's
+// place among earlier names.
 func pack(all []Past) string {
 	b := []byte{asNumbers}
 	var names []string
@@ -73,7 +73,7 @@ func pack(all []Past) string {
 	return string(b)
 }
 
-// unpack reads what pack has written, and nothing else.
+// unpack reads pack's output, and nothing else.
 func unpack(packed string) json.RawMessage {
 	rest := []byte(packed)
 	number := func() int64 {

@@ -1,6 +1,6 @@
-// Package record is the format of a lock in its store: one JSON object, which any tool for
-// the store can show. A record that is not understood is an error, and is never written over;
-// fields that this version does not know are kept.
+// Package record is the format of a lock in its store: one JSON object, which any tool for the
+// store can show. An unrecognized record is an error, and is never overwritten. Fields that
+// this version does not know are kept.
 package record
 
 import (
@@ -14,91 +14,90 @@ import (
 const (
 	// Format is the format of the records that this version writes and understands.
 	Format = 1
-	// MaxSize is the size of the largest record in bytes.
+	// MaxSize is the largest record's size in bytes.
 	MaxSize = 64 << 10
-	// MaxToken is the largest token that a record can have.
+	// MaxToken is the largest token of a record.
 	MaxToken = math.MaxInt64
-	// LastToken is the largest token that is given out. It is far below MaxToken, and above
-	// what tokens can ever grow to: a larger one was set by hand. Such a record is read, shown
-	// and freed like any other, and not claimed over.
+	// LastToken is the largest token ever granted. It is far below MaxToken, and above what
+	// tokens can ever grow to: a larger one was set by hand. Such a record is read, shown and
+	// freed like any other, but not claimed.
 	LastToken = 1<<62 - 1
 )
 
-// MaxTTL is the largest TTL that a record can have. A crash would leave the lock idle for longer.
+// MaxTTL is a record's largest TTL. With a longer one, a crash would leave the lock idle for
+// longer.
 const MaxTTL = 24 * time.Hour
 
-// ErrForeign is the kind of every error about an object that is not a record
-// that this version understands. Such an object is never written over.
+// ErrForeign is matched by every error about an object that is not a record in this version's
+// format. Such an object is never overwritten.
 var ErrForeign = errors.New("not a lock record that this version understands")
 
-// A Record is what one lock looks like in the store. Its maps and slices are
-// never changed once it is made, so that copies may share them.
+// A Record is the state of one lock in the store. Its maps and slices never change, so copies
+// may share them.
 type Record struct {
 	Token   int64  // grows with every acquisition, kept by a release; 0 in a layout without tokens
 	Held    bool   // false: free
-	Holder  string // for people; names nobody in the protocol (rule A9)
+	Holder  string // for people; identifies nobody in the protocol (rule A9)
 	Address string // where the holder can be reached; may be empty
 	TTL     time.Duration
 	WriteID string // unique to the attempt that wrote this (rule A2)
 	Session string
 	Meta    map[string]string
-	// Successor names the holder that a release would like to come next; the
-	// others let it go first for a moment. A renewal says whom the release that is soon to follow
-	// will name.
+	// Successor is the holder that a release prefers as the next one; the others let it go
+	// first for a moment. In a renewal, it is the one that the coming release will name.
 	Successor string
 
-	// Layout names the layout that the record belongs to. Empty: one object, the
-	// default.
+	// Layout is the name of the record's layout. Empty: one object, the default.
 	Layout string
-	// Of layouts with many objects: Epoch is the number of the object that the
-	// record lies in, which is not part of its text, and Previous that of the last
-	// one of the lease before. 0: the layout has no numbers, or there was none.
+	// For layouts with many objects: Epoch is the number of the record's object, which is not
+	// in its text, and Previous is the number of the last object of the lease before. 0: the
+	// layout has no numbers, or there was none.
 	Epoch, Previous int64
-	// Ended says why the lease is over, if not by a release.
+	// Ended is why the lease ended, if not by a release.
 	Ended string
-	// Freed, of a session, are the locks that were released under it.
+	// Freed, of a session, is about the locks released under it.
 	Freed *Freed
-	// Rest, of a record that is free, asks the others to leave the lock alone for a while: see
-	// Resting.
+	// Rest, of a free record, is a cooldown: see Resting.
 	Rest *Rest
-	// Opaque: something else than a record says that the lock is held.
+	// Opaque: something other than a record marks the lock as held.
 	Opaque bool
-	// Move says that there is no lock here: it has gone, or has yet to come (rule M5). The record is
-	// not free then and not held, and to a candidate it is an object that is not understood.
+	// Move means: there is no lock here, because it has gone, or has yet to come (rule M5).
+	// Then the record is neither free nor held, and candidates treat it as an unrecognized
+	// object.
 	Move Move
 
-	// For people, by the writer's wall clock. The protocol decides nothing by them.
+	// For people, by the writer's wall clock. No decision of the protocol depends on them.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
 
-	// For people too: Term is the number of a lease among those of its lock, from 1, and TermToken
-	// the token of that lease: see CountedTerm. History tells of the leases before this one, as it
-	// is written in the store: see Past. A claim makes it, and all other writes keep it.
+	// For people too: Term is a lease's number among those of its lock, from 1, and TermToken
+	// is that lease's token: see CountedTerm. History has the leases before this one, in its
+	// stored form: see Past. A claim creates it, and all other writes keep it.
 	Term, TermToken int64
 	History         json.RawMessage
 
-	// Unknown holds the fields that this version does not know, by name. They
-	// are written back as they were.
+	// Unknown holds the fields that this version does not know, by name. They are written back
+	// unchanged.
 	Unknown map[string]json.RawMessage
 }
 
-// Freed tells waiters for locks of a session which of them are worth a look. It
-// decides nothing: a waiter looks for itself.
+// Freed tells waiters for a session's locks which of them are worth a read. It decides nothing:
+// waiters read the lock themselves.
 type Freed struct {
 	Count int64    `json:"count"`          // so far
 	Last  []string `json:"last,omitempty"` // the marks of the last ones, the newest at the end
 }
 
-// A Move is what a record says of a lock that leaves a place for another. At most one is set.
+// A Move is a record's note about a lock that moves. At most one field is set.
 type Move struct {
 	To   string // the object is sealed: the lock is there now
-	From string // the object is closed: the lock is to come from there
+	From string // the object is closed: the lock will come from there
 }
 
-// ErrMoved is the kind of every error about an object that is sealed or closed. Each matches
-// ErrForeign too, so that code that does not know of moves leaves the object alone.
+// ErrMoved is matched by every error about a sealed or closed object. They match ErrForeign
+// too, so code without support for moves leaves the object alone.
 var ErrMoved = errors.New("the lock moves to another place")
 
-// A MovedError says where a lock has gone, or is to come from.
+// A MovedError is where a lock has gone, or will come from.
 type MovedError struct{ Move }
 
 func (e *MovedError) Error() string {
@@ -111,20 +110,20 @@ func (e *MovedError) Error() string {
 // Is reports whether target is ErrMoved or ErrForeign.
 func (e *MovedError) Is(target error) bool { return target == ErrMoved || target == ErrForeign }
 
-// A Rest is what the release of a lease says that was to keep the lock for longer.
+// A Rest is the cooldown that a release asks for.
 type Rest struct {
 	Milliseconds int64 `json:"ms"` // from the write on
-	// WriteID is that of the record which it was written into. Versions that do not know the field
-	// keep it as it is when they acquire and release the lock; then it belongs to another write, and
-	// does not count.
+	// WriteID is that of the record it was first written into. Versions that do not know the
+	// field keep it when they acquire and release the lock. Then it belongs to another write,
+	// and does not count.
 	WriteID string `json:"write_id"`
 }
 
-// MaxRest is the longest rest. A record that asks for more gets this.
+// MaxRest is the longest cooldown. A record with a longer one gets this.
 const MaxRest = 24 * time.Hour
 
-// Resting is for how long after it was written a record asks the others to leave the lock alone:
-// if it is free, and it is itself what asked for it.
+// Resting returns the cooldown of a record, counted from its write: how long others must leave
+// the lock alone. It is 0 unless the record is free and asked for it itself.
 func (r Record) Resting() time.Duration {
 	if r.Held || r.Rest == nil || r.Rest.WriteID != r.WriteID {
 		return 0
@@ -132,27 +131,27 @@ func (r Record) Resting() time.Duration {
 	return time.Duration(max(0, min(r.Rest.Milliseconds, MaxRest.Milliseconds()))) * time.Millisecond
 }
 
-// What Record.Ended says of a lease that was broken by hand, of one that ended as the lock was moved, and of
-// one whose holder was gone and whose successor was on its way.
+// Values of Record.Ended: the lease was force-released, the lock was moved, or the holder died
+// and its successor is about to follow.
 const (
 	EndedByHand     = "broken"
 	EndedByMove     = "moved"
 	EndedByTakeover = "taken over"
 )
 
-// The layouts that the protocol knows of.
+// The layouts known to the protocol.
 const (
 	LayoutMarker  = "marker"  // it has no tokens
-	LayoutSession = "session" // the heartbeat of a session, which is no lock
+	LayoutSession = "session" // a session's heartbeat, which is not a lock
 )
 
-// Incarnation is the mark of the candidate that wrote the record.
+// Incarnation returns the mark of the candidate that wrote the record.
 func (r Record) Incarnation() string {
 	mark, _, _ := strings.Cut(r.WriteID, ".")
 	return mark
 }
 
-// SameLease reports that two records that are held tell of one lease.
+// SameLease reports whether two held records are of the same lease.
 func (r Record) SameLease(other Record) bool {
 	if r.Token == 0 && r.AcquiredAt.UnixMilli() != other.AcquiredAt.UnixMilli() {
 		return false // nothing else tells two leases of one candidate apart

@@ -11,48 +11,49 @@ import (
 	"unicode/utf8"
 )
 
-// LayoutTable is the layout of a [Table], which is no lock.
+// LayoutTable is the layout of a [Table], which is not a lock.
 const LayoutTable = "table"
 
 const (
-	// MaxTable is the size of the largest table in bytes. Those who join leave half of it free: see MaxJoined.
+	// MaxTable is the largest table's size in bytes. Callers that join leave half of it free:
+	// see MaxJoined.
 	MaxTable = 512 << 10
-	// MaxSeats is the largest size of a table: more than any use needs, and small enough that no sum of
-	// weights overflows.
+	// MaxSeats is the largest size of a table: more than any use needs, and small enough that
+	// no sum of weights overflows.
 	MaxSeats = 1 << 30
 )
 
-// A Table is what a semaphore looks like in the store: who holds seats of it, and who waits for
-// some, in order. Like a Record it is never changed once it is made, so copies may share its slices.
+// A Table is the state of a semaphore in the store: the holders of its slots, and the waiters,
+// in order. Like a Record, it never changes, so copies may share its slices.
 type Table struct {
-	Size    int64  // the weights of all holders together are at most this
-	Token   int64  // the last one that was granted
+	Size    int64  // the holders' weights add up to at most this
+	Token   int64  // the last one granted
 	WriteID string // unique to the attempt that wrote this (rule A2)
 	Holders []Seat
-	Waiters []Seat // the one that came first is the first
+	Waiters []Seat // in order of arrival
 
-	// Turn is for how long seats were held lately, on average, as those who left them say. It tells
-	// those who wait when to look again, and nothing is decided by it. 0: nobody has left one.
+	// Turn is how long slots were held lately, on average, according to those that left them.
+	// It helps waiters to time their polls, and decides nothing. 0: none was left yet.
 	Turn time.Duration
 
-	// Unknown holds the fields that this version does not know, by name. They
-	// are written back as they were.
+	// Unknown holds the fields that this version does not know, by name. They are written back
+	// unchanged.
 	Unknown map[string]json.RawMessage
 }
 
-// A Seat is the entry of one caller in a table.
+// A Seat is one caller's entry in a table.
 type Seat struct {
-	ID      string // of one caller and one acquisition; nobody else ever has it
+	ID      string // of one caller and one acquisition; never used again
 	Session string // the entry counts as long as this goes on (rule T2)
 	Weight  int64
-	Token   int64  // of a holder: of the grant; 0: it waits
-	Holder  string // for people; names nobody in the protocol
-	Address string // where its process hears that it was given the seat; empty: nowhere
-	// For people too, by the clock of whoever wrote it: when the seat was granted, or, of one that
-	// waits, when it was asked for.
+	Token   int64  // of a holder's grant; 0: it waits
+	Holder  string // for people; identifies nobody in the protocol
+	Address string // where its process is notified of the grant; empty: nowhere
+	// For people too, by the writer's clock: when the slots were granted or, for a waiter,
+	// asked for.
 	Since time.Time
 
-	Unknown map[string]json.RawMessage // as that of a Table
+	Unknown map[string]json.RawMessage // as in a Table
 }
 
 // seat is the form of an entry.
@@ -66,7 +67,7 @@ type seat struct {
 	Since   string `json:"since,omitempty"`
 }
 
-// Taken is the weight of all holders together.
+// Taken returns the weight of all holders together.
 func (t Table) Taken() (sum int64) {
 	for _, s := range t.Holders {
 		sum += s.Weight
@@ -74,11 +75,11 @@ func (t Table) Taken() (sum int64) {
 	return sum
 }
 
-// Seats are all entries, the holders' first.
+// Seats returns all entries, the holders' first.
 func (t Table) Seats() []Seat { return slices.Concat(t.Holders, t.Waiters) }
 
-// Encode gives the table's bytes, one line for each entry. It fails with ErrTableFull if they would be
-// more than MaxTable.
+// Encode returns the table's bytes, one line for each entry. It fails with ErrTableFull if they
+// would be more than MaxTable.
 func (t Table) Encode() ([]byte, error) {
 	var b bytes.Buffer
 	open(&b, struct {
@@ -116,16 +117,16 @@ func (t Table) Encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// maxTurn bounds a turn, which only says when to look.
+// maxTurn bounds a turn, which only times polls.
 const maxTurn = 24 * time.Hour
 
-// MaxJoined is how many bytes of entries a table may have for somebody to join: half of MaxTable, which is some
-// thousand entries. The other half is for what is there to grow, so that whoever leaves can always
-// write it: each entry that is given a seat gets a token, and in an object that lies deep in a store the names
-// of sessions are longer ways.
+// MaxJoined is how many bytes of entries a table may have when a caller joins: half of
+// MaxTable, which is some thousand entries. The other half lets existing entries grow, so that
+// a leaving caller can always write the table: each granted entry gets a token, and paths to
+// sessions are longer from an object deep in a store.
 const MaxJoined = MaxTable / 2
 
-// Room is how many bytes of entries may be added to the table, where there may be so many.
+// Room returns how many bytes of entries may be added to the table, if it may have most in all.
 func (t Table) Room(most int) int {
 	room := most
 	for _, s := range t.Seats() {
@@ -134,7 +135,7 @@ func (t Table) Room(most int) int {
 	return room
 }
 
-// Len is how many bytes the entry has in a table.
+// Len returns how many bytes the entry has in a table.
 func (s Seat) Len() int {
 	var b bytes.Buffer
 	s.append(&b)
@@ -151,7 +152,7 @@ func (s Seat) append(b *bytes.Buffer) {
 // ErrTableFull: no more entries fit in a table.
 var ErrTableFull = errors.New("the table is full")
 
-// open writes a JSON object of texts and numbers up to its end.
+// open writes a JSON object of texts and numbers, without its end.
 func open(b *bytes.Buffer, object any) {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
@@ -159,8 +160,7 @@ func open(b *bytes.Buffer, object any) {
 	b.Truncate(b.Len() - len("}\n"))
 }
 
-// appendUnknown writes the fields that this version does not know, in an order that depends on
-// nothing else.
+// appendUnknown writes the unknown fields, in a fixed order.
 func appendUnknown(b *bytes.Buffer, unknown map[string]json.RawMessage) {
 	for _, name := range slices.Sorted(maps.Keys(unknown)) {
 		fmt.Fprintf(b, ",%s:%s", appendText(nil, name), unknown[name])
@@ -169,8 +169,8 @@ func appendUnknown(b *bytes.Buffer, unknown map[string]json.RawMessage) {
 
 // DecodeTable reads a table. Every error matches ErrForeign.
 //
-// It refuses what would break a promise if it was believed: holders with more weight than there
-// is, one token or one entry twice, an entry that names no session.
+// It refuses what would break a promise: holders whose weight exceeds the size, a token or an
+// entry that occurs twice, and an entry without a session.
 func DecodeTable(body []byte) (Table, error) {
 	t, err := decodeTable(body)
 	if err != nil {
@@ -272,7 +272,7 @@ func decodeSeat(raw []byte) (s Seat, err error) {
 	return s, nil
 }
 
-// check says what in a table cannot be.
+// check returns what is impossible in a table.
 func (t Table) check() error {
 	ids, tokens := map[string]bool{}, map[int64]bool{}
 	for i, s := range t.Seats() {
