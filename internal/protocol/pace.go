@@ -6,8 +6,8 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// pace is how a candidate polls a lock that another one holds. It affects cost and speed, and
-// no rule: only what a read shows makes a lock claimable.
+// pace is how a candidate polls a held lock. It affects cost and speed, and no rule: only what
+// a read shows makes a lock claimable.
 type pace struct {
 	looked time.Duration // when the last read was answered
 	sent   time.Duration // when it was sent, or the one in flight
@@ -20,41 +20,40 @@ type pace struct {
 	again  bool          // what the read in flight shows is too old
 	edge   time.Duration // a read sent at this time has shown a renewal
 	width  time.Duration // a read sent this much earlier would not have; 0: unknown
-	slack  time.Duration // after a read that was too early, the next one is this much later
+	slack  time.Duration // a read that was too early is repeated after this
 }
 
-// A waiter pays for its reads, and the others pay for the time a released lock stays idle.
-// Neither depends on the TTL, so the intervals do not: a third of a one-day TTL would leave the
-// lock idle for hours.
+// A waiter pays for its reads, and the others for the time a released lock stays idle. Neither
+// depends on the TTL, so the intervals do not: a third of a one-day TTL would leave the lock
+// idle for hours.
 const (
-	// FirstPoll is how soon a waiter polls a lock again that just got a new holder.
+	// FirstPoll is the first interval after a lock got a new holder.
 	FirstPoll = 20 * time.Millisecond
 	// shortPoll is the interval that the first ones grow to. After a release, the lock stays
 	// idle for half of it with one waiter, and for a third with two.
 	shortPoll = 600 * time.Millisecond
-	// pollShare lengthens the intervals by 1/pollShare of the time waited so far. With
-	// shortPoll, it makes one read a second, on average, in the first ten minutes.
+	// pollShare lengthens intervals by 1/pollShare of the time waited so far. With shortPoll,
+	// it makes one read a second, on average, in the first ten minutes.
 	pollShare = 600
-	// No interval is longer than the holder's renewal interval, because the wait for a dead
-	// holder starts with the read that shows its last renewal. If the holder renews more often
-	// than every seldomPoll, that would be more than one read a second, so the bound is
-	// seldomPoll.
+	// No interval exceeds the holder's renewal interval, because the wait for a dead holder
+	// starts with the read showing its last renewal. If renewals come more often than every
+	// seldomPoll, that would be more than one read a second, so seldomPoll is the bound.
 	seldomPoll = 1500 * time.Millisecond
 	// longestPoll is the longest interval.
 	longestPoll = 10 * time.Second
 
-	// MinPollInterval is the shortest interval that may be configured.
+	// MinPollInterval is the shortest configurable interval.
 	MinPollInterval = FirstPoll
 )
 
-// PollInterval returns the interval until the next poll of a waiter that has waited this long
-// for a holder with this TTL.
+// PollInterval returns the interval before a waiter's next poll, by how long it has waited and
+// the holder's TTL.
 func PollInterval(waited, ttl time.Duration) time.Duration {
 	return min(shortPoll+waited/pollShare, max(Renewal(ttl), seldomPoll), longestPoll)
 }
 
-// restLook is how often a waiter polls during a cooldown, whose end is known, because somebody
-// may end it early.
+// restLook is how often a waiter polls during a cooldown. Its end is known, but somebody may
+// end it early.
 const restLook = time.Minute
 
 // renewed notes that the record has changed. Only a renewal shows a steady holder.
@@ -64,9 +63,9 @@ func (p *pace) renewed(before, after record.Record) {
 	}
 }
 
-// grow returns intervals that start at first and grow by half, up to limit. Doubling would find
-// a briefly held lock too late, and equal intervals cost too many reads if it is held for
-// hours. Growing by half, a wait is at most 50 % too long.
+// grow returns intervals from first to limit, each half as long again. Doubling would find a
+// briefly held lock too late, and equal intervals cost too many reads if it is held for hours.
+// This way, a wait is at most 50 % too long.
 func (p *pace) grow(first, limit time.Duration) time.Duration {
 	p.poll = max(p.poll, min(first, limit))
 	pause := p.poll
@@ -86,9 +85,9 @@ func (p *pace) waiter(cfg *Config, ttl, now time.Duration) time.Duration {
 	return p.grow(FirstPoll, limit)
 }
 
-// wait plans the next poll of a lock that another candidate holds. When the lock may be taken,
-// there is always one more read first: it costs a twelfth of a write, and shows most waiters
-// that another one was faster.
+// wait plans the next poll of a held lock. When the lock may be taken, there is always one more
+// read first: it costs a twelfth of a write, and shows most waiters that another one was
+// faster.
 func (c *Candidate) wait(now Now, out *Actions) {
 	r := c.obs.record
 	// Waiting for a cooldown is not the same as waiting for the holder.
@@ -135,8 +134,8 @@ func (c *Candidate) wait(now Now, out *Actions) {
 }
 
 // next reports whether the leader is about to end its lease in favour of this candidate. By
-// default, its work may take a third of the TTL to stop. If it takes longer, its successor is
-// no longer in a hurry.
+// default, its work may take a third of the TTL to stop. After that, its successor is no longer
+// in a hurry.
 func (p *pace) next(cfg *Config, r record.Record, now time.Duration) bool {
 	if r.Successor != cfg.Holder { // a free record that names it is claimed, and not waited for
 		return false
@@ -147,8 +146,8 @@ func (p *pace) next(cfg *Config, r record.Record, now time.Duration) bool {
 	return now-p.named < min(noticed(r.TTL)+r.TTL/3, time.Minute)
 }
 
-// noticed returns the longest time until a follower that knows when its leader renews has read
-// a renewal: see locate and follow.
+// noticed returns the longest time until a follower reads a renewal, if it knows when its
+// leader renews: see locate and follow.
 func noticed(ttl time.Duration) time.Duration { return Renewal(ttl) / 8 * 3 }
 
 // relaxed reports whether the follower has an interval of its own for a steady leader, and the
@@ -159,9 +158,9 @@ func (p *pace) relaxed(cfg *Config, o *observation, now time.Duration) bool {
 }
 
 // follow returns when to poll a leader again. A leader renews at equal intervals, so one read
-// per renewal is enough if it comes soon after it: the follower is never out of date, and
-// notices a dead leader as early as possible. To find out when renewals come, it polls
-// frequently until it sees one, and then improves with each read.
+// soon after each renewal is enough: the follower is never out of date, and notices a dead
+// leader as early as possible. To find out when renewals come, it polls frequently until it
+// sees one, and then improves with each read.
 func (p *pace) follow(cfg *Config, o *observation, rng *Random, now time.Duration) time.Duration {
 	if !o.held() {
 		return now + rng.Vary(p.grow(cfg.frequent(cfg.TTL), Renewal(cfg.TTL)))
@@ -191,13 +190,13 @@ func (p *pace) follow(cfg *Config, o *observation, rng *Random, now time.Duratio
 // aim returns when to read the next renewal: in the middle of the time in which it may land.
 func (p *pace) aim(interval time.Duration) time.Duration { return p.edge + interval - p.width/2 }
 
-// locate estimates when the leader renews, from a renewal that the last read showed and the
-// read before did not. Then each read at aim halves the time in which the next one may land.
+// locate estimates when the leader renews, from a renewal that landed between the last two
+// reads. Then each read at aim halves the time in which the next one may land.
 //
 // The estimate can be wrong, because renewals vary, and a leader may move them. So a short one
 // grows again, slowly at first, until a read comes too early, as one in a hundred does. The
-// more often that happens, the later that read is repeated. Otherwise, each renewal would cost
-// a fast clock a search.
+// more often that happens, the later the read is repeated. Otherwise, each renewal would cost a
+// fast clock a search.
 func (p *pace) locate(interval, frequent time.Duration) {
 	switch aim, gap := p.aim(interval), p.sent-p.before; {
 	case p.width > p.slack && p.before < aim && aim <= p.sent:

@@ -10,14 +10,14 @@ import (
 
 // A PeerStatus is a leader's answer about itself to a follower. It may make a follower read the
 // store sooner or later, but no rule depends on it: a false, old or lost answer costs only
-// time. It may even be a lie with a valid certificate: see Trusted.
+// time. Even a peer with a valid certificate may lie: see Trusted.
 type PeerStatus struct {
 	Leading     bool   // its lease is valid, and renewed in time
 	Free        bool   // its release is confirmed
 	Successor   string // Free: the holder that may go first
 	Holder      string
 	Token       int64
-	Incarnation string // the candidate's: its write IDs begin with it
+	Incarnation string        // the candidate's: its write IDs begin with it
 	Valid       time.Duration // what is left of its lease unless it is renewed
 	Version     string        // changes whenever its leadership does
 }
@@ -42,11 +42,10 @@ type pollState struct {
 	successor bool          // it said that we go first
 }
 
-// Trusted is how many TTLs a leader's word alone may keep a follower from the store. A peer
-// with a valid certificate may lie, and a follower that never read the store would wait for it
-// forever. Two such times may add up: the first read after a leader died shows its last
-// renewal, which is new, and the second one no further renewal. One read in two TTLs is a sixth
-// of the cost of following the store.
+// Trusted is how many TTLs a leader's word alone may keep a follower from the store. Otherwise
+// a follower would wait forever for a liar with a valid certificate. Two such times may add up:
+// the first read after a leader died shows its last renewal, which is new, and the second one
+// no other. One read in two TTLs is a sixth of the cost of following the store.
 const Trusted = 2
 
 // peerTries is how many questions in a row may fail before the follower reads the store.
@@ -57,8 +56,8 @@ const peerTries = 3
 func (t *pollState) sees(before, after record.Record, now time.Duration) {
 	switch same := before.Held && before.SameLease(after); {
 	case !same:
-		// A free lease that is held again was restored by hand. Its leader knows only of the
-		// release, and hearing of that again would restart the wait, forever.
+		// A free lease held again was restored by hand. Its leader knows only of the release,
+		// and hearing of it again would restart the wait, forever.
 		back := !before.Held && before.Token == after.Token && before.Token > 0
 		*t = pollState{asking: t.asking, number: t.number, other: t.asking, open: !back}
 	case t.stale: // it may have renewed before it fell silent
@@ -75,8 +74,8 @@ func (c *Candidate) follows() bool {
 	return c.cfg.Peers && c.wanting() && c.obs.version != "" && r.Held && r.Address != "" && !c.cfg.mine(r)
 }
 
-// longPoll returns how long the leader may keep a question. What is left of its lease when it
-// answers lasts until the next answer.
+// longPoll returns how long the leader may keep a question. What is then left of its lease
+// lasts until the next answer.
 func longPoll(ttl time.Duration) time.Duration { return ttl / 2 }
 
 // ask sends the leader a question if one is due, and drops one that no longer matters.
@@ -98,9 +97,9 @@ func (c *Candidate) ask(now Now, out *Actions) {
 // Asks reports whether the question with that number is unanswered.
 func (c *Candidate) Asks(number int) bool { return c.peer.asking && c.peer.number == number }
 
-// peerAnswered handles the leader's answer, or its silence. The answer alone makes no lock
-// claimable: at most it moves the next read. The one exception comes with a proof, a record
-// whose hash is its version, which no liar can forge.
+// peerAnswered handles the leader's answer or its silence. An answer only moves the next read,
+// and makes no lock claimable. The exception comes with a proof: a record whose hash is its
+// version, which no liar can forge.
 func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *Actions) {
 	t, r := &c.peer, c.obs.record
 	if !c.Asks(ev.Number) {
@@ -126,14 +125,15 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *Actions) {
 			c.found(*p, now, out)
 		}
 	case w.Free:
-		// Another one may go first, and if everybody read now, that would only delay it.
+		// Another one may go first, and everybody's reads would only delay it.
 		c.lookAfter(FirstPoll+c.rng.Jitter(Renewal(r.TTL)), now)
 	default:
 		c.distrust(c.rng.Jitter(c.cfg.frequent(r.TTL)), now)
 	}
 }
 
-// Another one may go first, and reading now would only delay it.
+// unheard handles a silent leader, which need not be dead. Once or twice it is a lost packet;
+// after that the follower reads the store, as if there were no peers.
 func (c *Candidate) unheard(now Now) {
 	t, r := &c.peer, c.obs.record
 	t.fails++
@@ -151,8 +151,8 @@ func (c *Candidate) distrust(pause time.Duration, now Now) {
 	}
 }
 
-// lookAfter stops asking this leader. The store must tell: after the pause, or sooner if a read
-// was due anyway, or would be without the leader's word because the last one failed.
+// lookAfter stops asking this leader, and reads the store after the pause. It reads sooner if a
+// read was due anyway, or would be without the leader's word because the last one failed.
 func (c *Candidate) lookAfter(pause time.Duration, now Now) {
 	if c.trouble.Reads > 0 {
 		pause = 0 // read waits for as long as a failure requires
@@ -169,15 +169,13 @@ func (t *pollState) until(looked, ttl time.Duration) time.Duration {
 	return min(t.quiet, looked+Trusted*ttl)
 }
 
-// trust puts off the next read for as long as the leader says its lease lasts, and plans the
-// next question. A leader that kept this one is asked again at once, so that it can report its
-// end. It need not be believed to do so.
+// trust puts off the next read until the leader's lease ends by its own word, and plans the
+// next question. A leader that kept this one is asked again at once, so it can report its end.
+// Nothing depends on whether it does.
 func (c *Candidate) trust(w PeerStatus, now Now) {
 	t, r := &c.peer, c.obs.record
 	t.fails = 0
-	// trust puts off the next read for as long as the leader says its lease lasts, and plans
-	// the next question. A leader that kept this one is asked again at once, so it can report
-	// its end. Nothing depends on whether it does.
+	// No honest leader has more than a whole validity left, so claiming more gains nothing.
 	t.quiet = now.Clock + min(w.Valid, Validity(r.TTL))
 	switch t.known {
 	case "":
@@ -194,8 +192,8 @@ func (c *Candidate) trust(w PeerStatus, now Now) {
 }
 
 // PeerStatus returns a leader's answer, or a former leader's, at this reading of the clock. It
-// never says more than the record in the store. A lease under a session is valid until limit at
-// most: the session's end (rule D4). Without a session, limit is ignored.
+// never says more than the stored record. A lease under a session is valid until limit at most:
+// the session's end (rule D4). Without a session, limit is ignored.
 func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 	until := c.lease.deadline
 	if c.lease.record.Session != "" {
@@ -229,7 +227,7 @@ func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 
 // Sound reports whether the lease is valid and nothing has failed since its last renewal. A
 // lease without a session is renewed every third of the TTL. From late on, half a TTL after the
-// last renewal, followers no longer hear that it leads.
+// last renewal, followers no longer hear of its leadership.
 func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) {
 	late = Never
 	if ttl := c.lease.record.TTL; c.lease.record.Session == "" {
@@ -239,8 +237,8 @@ func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) 
 }
 
 // Freed returns the record of the last lease's confirmed release, with its version in the
-// store. If the version is the record's hash, they prove each other: a follower that has the
-// pair from the leader can claim at once, without a read.
+// store. If the version is the record's hash, they prove each other, and a follower with both
+// can claim without a read.
 func (c *Candidate) Freed() (record.Record, Version) {
 	return c.release.freed.record, c.release.freed.version
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
-// release is what a candidate knows about a lease's release: the last one, or the one in
-// progress. It starts with the user (resign) or with an unwanted record of this candidate
-// (undo, stray, drop), and goes through beginRelease and free to released.
+// release is what a candidate knows about the last or current release of a lease. A release
+// starts with the user (resign) or with an unwanted record of this candidate (undo, stray,
+// drop), and goes through beginRelease and free to released.
 type release struct {
 	successor string        // the record will name it
 	resigned  bool          // it came while the lease was held
@@ -29,7 +29,7 @@ func asFree(r record.Record, writeID string, now Now) record.Record {
 	return r
 }
 
-// freed is the record that the last lease's release left in the store.
+// freed is the record left by the last lease's release.
 type freed struct {
 	confirmed bool
 	record    record.Record
@@ -37,18 +37,19 @@ type freed struct {
 }
 
 // confirm notes what a lease's release left in the store, if that is free, and then the
-// followers are told. They hear it from the leader before they could read it, so it must be
-// certain. Another candidate's later record does not count.
+// followers are told. They hear it before they could read it, so it must be certain. Another
+// candidate's later record does not count.
 func (l *release) confirm(of *lease, r record.Record, v Version) {
 	if !r.Held && r.Token == of.record.Token {
 		l.freed = freed{confirmed: true, record: r, version: v}
 	}
 }
 
-// resign ends the lease because its user says so: it passes the lease on or frees it.
+// resign passes the lease on or frees it, as its user asks.
 //
-// The user has stopped the work by then. That is the driver's duty, which no machine can check.
-// If the release landed earlier, the work would go on under somebody else's lease (rule A10).
+// The user has stopped the work by then. That is the driver's duty, and no machine can check
+// it. If the release landed earlier, the work would go on under somebody else's lease (rule
+// A10).
 func (c *Candidate) resign(ev Release, now Now, out *Actions) {
 	c.release.successor = ev.Successor
 	// A cooldown applies to the waiters in this process too.
@@ -70,9 +71,9 @@ func (c *Candidate) resign(ev Release, now Now, out *Actions) {
 // longestNotice bounds how long a lease goes on after its user decided to end it.
 const longestNotice = 15 * time.Second
 
-// nameSuccessor tells a follower that it is next, in the renewals that follow. The next one is
-// not sent earlier. The follower reads it when it would read anyway, and then polls often (see
-// isNext), so it notices the release soon.
+// nameSuccessor tells a follower that it is next, in the renewals from now on, which come no
+// sooner. The follower reads one when it would anyway, and then polls often (see isNext), so it
+// notices the release soon.
 func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *Actions) {
 	known := now.Clock
 	if c.phase == held && !c.final() && !c.cfg.Tokenless && ev.Successor != "" {
@@ -90,21 +91,21 @@ func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *Actions) {
 
 // undo frees a lease whose user left before it came.
 func (c *Candidate) undo(now Now) {
-	// The TTL for settling it started when the caller gave up. If that is over, the store
-	// answers all the same, so a few more tries are worth it. They come as often as a holder's,
-	// so they end after a TTL.
+	// The TTL for settling it started when the caller gave up, and may be over. The store is
+	// answering again, so a few more tries are worth it. They come as often as a holder's, so
+	// they end after a TTL.
 	until := max(c.until, now.Clock+min(retry.Max, c.cfg.TTL))
 	c.beginRelease(true, now)
 	c.release.until = until
 }
 
 // stray reports whether the object is an unwanted record of this candidate, and no claim in
-// flight will replace it. It must be freed, however it came about: under a session it would
-// stay as long as the session (rule D6), and otherwise others would wait for a holder that does
-// not exist.
+// flight will replace it. It must be freed, whatever its cause: under a session it would stay
+// as long as the session (rule D6), and otherwise others would wait for a holder that does not
+// exist.
 //
-// The record's origin is no claim to the lock (rule A9). It only shows that nobody else relies
-// on the record, so freeing it takes nothing from anybody.
+// The record's origin is no claim to the lock (rule A9). But nobody else relies on the record,
+// so freeing it takes nothing from anybody.
 func (c *Candidate) stray() bool {
 	r := c.obs.record
 	return c.phase == clear && c.acq.want == nothing && len(c.writes.open) == 0 && !c.handoff.passed && c.obs.held() && c.obs.version != c.release.left &&
@@ -114,8 +115,8 @@ func (c *Candidate) stray() bool {
 // unsettled reports whether an unwanted claim of this candidate has landed or may still land.
 func (c *Candidate) unsettled() bool { return len(c.writes.open) > 0 || c.stray() }
 
-// Outstanding reports whether a release is in progress, or a claim that has not become a lease,
-// or whether such a claim may still land: it must be freed.
+// Outstanding reports whether a release or a claim is in progress, or an unwanted claim has
+// landed or may still land: something must still be freed.
 func (c *Candidate) Outstanding() bool {
 	if c.phase == held || c.phase == lost {
 		return false // the user must release it
@@ -135,9 +136,8 @@ func (c *Candidate) beginRelease(orphan bool, now Now) {
 	c.release.deleting, c.release.denied = false, nil
 }
 
-// free sends the release, or the read that shows what became of the last one. If the answer was
-// lost and the record is still there, it sends the release again. If not, the release has
-// landed.
+// free sends the release, or the read that shows what became of the last one. After a lost
+// answer, the record is freed again if it is still there. If not, the release has landed.
 func (c *Candidate) free(now Now, out *Actions) {
 	switch {
 	// The user must not wait for a store forever. For others the lease expires, or abandon ends
@@ -180,10 +180,10 @@ func (c *Candidate) released(err error, out *Actions) {
 		c.release.left = c.obs.version
 	}
 	if err != nil && c.release.deleting {
-		// A delete in flight lands within the lease that it was sent under, or never. It would
-		// remove the next holder's marker, so until then not even this candidate takes the lock
-		// again. By its own clock, it waits as long as others would, because the clock's rate
-		// may have changed meanwhile.
+		// A delete in flight lands within its lease, or never. It would remove the next
+		// holder's marker, so until then not even this candidate takes the lock again. By its
+		// own clock it waits as long as others would, because the clock's rate may have changed
+		// meanwhile.
 		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.promised+2*Margin(c.lease.record.TTL))
 	}
 	if !c.release.orphan {
@@ -196,10 +196,10 @@ func (c *Candidate) released(err error, out *Actions) {
 
 // freeDenied handles a permanent refusal of a release, or of the read after one. A lease
 // without a session ends with its TTL anyway, so its user is told at once. A session's lock
-// would stay held, so the session would have to end, with every other lease under it (see
-// abandon). But many refusals pass, such as those for new credentials or a wrong clock, so the
-// release is retried for a TTL, like any other that fails. An acquisition waiting for this
-// release fails at once, like any other that is refused.
+// would stay held, so the session would have to end, with all its leases (see abandon). But
+// many refusals pass, such as those of new credentials or a wrong clock, so the release is
+// retried for a TTL, like any other that fails. An acquisition waiting for it fails at once,
+// like any other that is refused.
 func (c *Candidate) freeDenied(err error, now Now, out *Actions) {
 	if c.release.denied = err; len(c.named(nil)) == 0 {
 		c.released(err, out)
@@ -208,8 +208,8 @@ func (c *Candidate) freeDenied(err error, now Now, out *Actions) {
 	}
 }
 
-// unreleased ends a release that may not have landed. It reports an error, because nil means:
-// the lock is certainly no longer this lease's.
+// unreleased ends a release that may not have landed, with an error: nil would mean that the
+// lock is certainly no longer this lease's.
 func (c *Candidate) unreleased(err error, out *Actions) {
 	c.abandon(out)
 	c.released(err, out)
@@ -217,7 +217,7 @@ func (c *Candidate) unreleased(err error, out *Actions) {
 
 // abandon gives up on settling what has landed or may still land, and names the sessions whose
 // end makes it harmless. A lease without a session ends with its TTL. A session may go on for a
-// month, and with it a lock without a holder that nobody would free (rule D6).
+// month, and with it an ownerless lock (rule D6).
 func (c *Candidate) abandon(out *Actions) {
 	for _, session := range c.named(nil) {
 		out.Add(SessionOrphan{Session: session})
