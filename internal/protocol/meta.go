@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// metaChange is the meta data that the user of a lease wants in its record. The user numbers
-// the changes, and the last one counts.
+// metaChange is the meta data change that a lease's user asked for. The user numbers the
+// changes, and the last one counts.
 type metaChange struct {
 	asked  int // the last change
 	landed int // a record with this change, or with a later one, has landed
@@ -15,17 +15,17 @@ type metaChange struct {
 // pending reports whether the last change may be missing from the record.
 func (m *metaChange) pending() bool { return m.asked != m.landed }
 
-// metaPause is the interval between writes with changes, counted from when the last one that
-// landed was sent. Many changes in a second become one write, because a store may not take more
-// for one object, and each costs as much as a renewal.
+// metaPause is the interval between writes with changes, counted from when the last landed one
+// was sent. Many changes in a second become one write: a store may not take more for one
+// object, and each costs as much as a renewal.
 const metaPause = time.Second
 
-// setMeta changes the meta data of the current lease only: it becomes one of its terms. The
-// next renewal carries the change and is brought forward. If no renewal follows, because the
-// lease is under a session or its terms let it end, one write of the record does, without
-// making the lease valid for longer (see lease.take).
+// setMeta changes the current lease's meta data, as one of its terms. The next renewal carries
+// the change and is brought forward. If none follows, because the lease is under a session or
+// its terms let it end, one write of the record does, without making the lease valid for longer
+// (see lease.take).
 //
-// A lease that has ended is left alone: either Lost was reported, or the Release came first.
+// An ended lease is left alone: either Lost was reported, or the Release came first.
 func (c *Candidate) setMeta(ev SetMeta, now Now, out *Actions) {
 	if c.cfg.WriteOnce {
 		panic("protocol: SetMeta of a record that cannot be written over")
@@ -53,8 +53,8 @@ func (c *Candidate) carrySoon(now Now) {
 	}
 }
 
-// metaLanded notes that a record with change number has landed. Only a clean success or a read
-// shows that (rule A6). A change that came during the write is not in it.
+// metaLanded notes that a record with change number has landed, as shown by a clean success or
+// a read only (rule A6). A change that came during the write is not in it.
 func (c *Candidate) metaLanded(number int, out *Actions) {
 	if m := &c.lease.meta; number > m.landed {
 		m.landed = number

@@ -6,11 +6,11 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// observation is what the candidate knows about the object. While it holds or frees a lease,
-// that is its own record.
+// observation is what the candidate knows about the object: its own record while it holds or
+// frees a lease.
 //
 // Above all it does not forget. When the object is deleted, the largest token stays, and so
-// does the last record: its holder may not have noticed, and may go on.
+// does the last record, because its holder may go on without noticing.
 type observation struct {
 	known       bool          // an answer has shown it
 	fresh       bool          // it may be acted on; otherwise read first
@@ -39,8 +39,8 @@ func (o *observation) take(cfg *Config, r record.Record, v Version, now time.Dur
 }
 
 // vanish notes an answer without an object, and reports whether there was one before. Its
-// holder may not have noticed, so this candidate does not create the object before the holder's
-// lease has ended.
+// holder may not have noticed, so this candidate does not create the object before that lease
+// has ended.
 func (o *observation) vanish(date time.Time, now Now, rng *Random) bool {
 	was := o.version != ""
 	if r := o.record; was && (!r.Held || r.Session == "") { // else its holder does not read the object: see claimable
@@ -53,8 +53,8 @@ func (o *observation) vanish(date time.Time, now Now, rng *Random) bool {
 }
 
 // from returns when such an acquisition may claim the lock. Waiters claim it one after the
-// other, in random order. A caller that does not wait is not among them: it must not hear that
-// a free lock is held, and if it tries again and again it must not take over late.
+// other, in random order, but not a caller that does not wait: it must not hear that a free
+// lock is held, and if it tries again and again it must not take over late.
 func (o *observation) from(want want) time.Duration {
 	if want == atOnce {
 		return o.claimableAt
@@ -90,8 +90,8 @@ func (o *observation) stuck(cfg *Config) bool {
 }
 
 // advances reports whether a new record shows a write not known to have landed. Then the store
-// works, and the next request is not a retry. A store with a new version of the same record at
-// each read does not count.
+// works, and the next request is not a retry. A store that renames the same record at each read
+// does not count.
 func (o *observation) advances(cfg *Config, r record.Record) bool {
 	if n, ours := cfg.number(r); ours {
 		return n > o.own
@@ -104,9 +104,9 @@ func (o *observation) spent(cfg *Config) bool {
 	return o.version != "" && o.record.Token > record.LastToken || o.next(cfg) > record.LastToken
 }
 
-// next returns the token of the next acquisition: one more than the largest one ever seen (rule
-// A3). It never goes back while the object exists. After a deletion, it goes back for no
-// candidate that has seen a larger one; the others start at the store's time.
+// next returns the next acquisition's token: one more than the largest ever seen (rule A3). It
+// never goes back while the object exists. After a deletion it does so only for candidates that
+// have seen none larger, which start at the store's time.
 func (o *observation) next(cfg *Config) int64 {
 	switch {
 	case cfg.Tokenless:

@@ -91,8 +91,8 @@ func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 }
 
 // sessionOver ends the lease with its session, which cannot be undone (rules D4 and D7). Others
-// take over its writes under the session, even late ones, when the session has ended for them
-// too. Until then, other users in this process may still work under it.
+// take over its writes, even late ones, when the session has ended for them too. Until then,
+// other users in this process may still work under it.
 func (c *Candidate) sessionOver(session string, err error, now Now, out *Actions) {
 	// It may be another session than the current one, but a record that names it need not be
 	// freed.
@@ -157,7 +157,7 @@ func (c *Candidate) memberships(out *Actions) {
 }
 
 // Awaits returns the session that must end before the candidate can take the lock, unless
-// somebody releases it before, or "". An Acquire without Wait awaits nothing.
+// somebody releases it first, or "". An Acquire without Wait awaits nothing.
 func (c *Candidate) Awaits() string {
 	if r := c.obs.record; c.wanting() && c.acq.want != atOnce && c.obs.claimableAt == Never {
 		return r.Session

@@ -13,10 +13,9 @@ import (
 // Cheriton's (1989) relies on such a bound, but most do not say so.
 const Drift = 12
 
-// slack is the constant part of the margin. It covers what does not grow with the TTL: the
-// resolution of clocks and timers, and the time between reading the clock and acting on it. It
-// is part of the protocol: if two candidates had different slacks, both would need the larger
-// one.
+// slack is the margin's constant part, for what does not grow with the TTL: the resolution of
+// clocks and timers, and the time between reading the clock and acting on it. It is part of the
+// protocol: if two candidates had different slacks, both would need the larger one.
 const slack = 10 * time.Millisecond
 
 // The bounds of a TTL. Below a second, the margin and one round trip leave nothing to work
@@ -29,28 +28,30 @@ const (
 
 // Margin returns the time by which a holder stops early and a follower waits longer: TTL/12 +
 // 10 ms on each side. If no clock's rate is off by more than 1/Drift, the holder's clock has
-// counted TTL − margin before anybody else's has counted TTL + margin, because (TTL − m)/(1 −
-// ρ) ≤ (TTL + m)/(1 + ρ) for m ≥ ρ·TTL. Both sides keep it because either clock may be the
-// wrong one, and neither candidate can know which.
+// counted TTL − margin before anybody else's has counted TTL + margin, because for m ≥ ρ·TTL,
+//
+//	(TTL − m)/(1 − ρ) ≤ (TTL + m)/(1 + ρ)
+//
+// Both sides keep it because neither candidate can know whose clock is wrong.
 func Margin(ttl time.Duration) time.Duration { return ttl/Drift + slack }
 
-// Validity returns how long a lease is valid, counted by its holder from before the first byte
-// of the request that wrote it (rule A4). Nobody else can have counted from an earlier time.
-// Chubby's clients do the same, for the same reason.
+// Validity returns how long a lease is valid, counted by its holder from before its request's
+// first byte (rule A4). Nobody else can have counted from an earlier time. Chubby's clients do
+// the same, for the same reason.
 func Validity(ttl time.Duration) time.Duration { return ttl - Margin(ttl) }
 
 // Patience returns how long another candidate must have seen a record unchanged before it may
-// take the lock over, counted from the receipt of the answer that first showed it (rule A5).
+// take the lock over, counted from the receipt of the first answer with it (rule A5).
 func Patience(ttl time.Duration) time.Duration { return ttl + Margin(ttl) }
 
-// Stale returns the age, by the store's own clock, from which on the lease in a record has
-// ended: the TTL at the fastest clock within the drift bound, plus the resolution of the two
-// times whose difference is the age.
+// Stale returns the age, by the store's own clock, from which on a record's lease has ended:
+// the TTL at the fastest clock within the drift bound, plus the resolution of the two times
+// whose difference is the age.
 func Stale(ttl time.Duration) time.Duration { return ttl + ttl/Drift + 3*time.Second }
 
-// Renewal returns the interval between a lease's renewals. A third leaves time for one that is
-// never answered: the read after it and the next renewal still come before the lease ends.
-// Clients of etcd renew at a third too.
+// Renewal returns the interval between renewals. A third leaves time for one that is never
+// answered: the read after it and the next renewal still come before the lease ends. Clients of
+// etcd renew at a third too.
 func Renewal(ttl time.Duration) time.Duration { return ttl / 3 }
 
 // SeldomWatch returns the interval at which a waiter far back in the queue polls its
@@ -65,8 +66,8 @@ const MaxRequest = 10 * time.Second
 const Never = time.Duration(math.MaxInt64)
 
 const (
-	// recent is how old knowledge of a numbered lock may be. Numbers are collected when they
-	// are a day old.
+	// recent is how old knowledge of a numbered lock may be. Numbers are collected at the age
+	// of a day.
 	recent = time.Hour
 
 	// enoughLeft is the inverse of the part of the TTL that must be left for a lease's record

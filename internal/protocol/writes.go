@@ -7,9 +7,9 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// attempt is a write that has landed, may have landed, or may still land. A later read of the
-// record decides which (rule A6). If there are many, they are merged into the range of their
-// numbers, with the first one's time: see remember.
+// attempt is a write that has landed, or may have, or may still land. A later read of the
+// record decides (rule A6). Several may be merged into the range of their numbers, with the
+// first one's time: see remember.
 type attempt struct {
 	first, last uint64 // the numbers in their write IDs
 	expect      Version
@@ -23,16 +23,15 @@ type attempt struct {
 const maxAttempts = 8
 
 // wrote reports whether one of these attempts has written r. Ranges of different sessions may
-// overlap, and the record does not always tell them apart: see settle. Each range's time is
-// before its attempts', so the first match will do.
+// overlap, and the record does not always tell them apart: see settle. Each range's time
+// precedes its attempts', so the first match will do.
 func (a attempt) wrote(cfg *Config, r record.Record) bool {
 	n, ours := cfg.number(r)
 	return ours && a.first <= n && n <= a.last
 }
 
-// writes is what a candidate knows about its own writes: whether it wrote the record in an
-// answer, and whether a write of its own may still land. Every answer to "did it land" comes
-// from here.
+// writes is what a candidate knows about its own writes: whether it wrote a record, and whether
+// a write may still land. Every answer to "did it land" comes from here.
 type writes struct {
 	seq  uint64    // the last one's number
 	sent attempt   // the one in flight, or the last one
@@ -45,7 +44,7 @@ func (w *writes) name(cfg *Config) string {
 	return cfg.writeID(w.seq)
 }
 
-// record returns what every written record starts with.
+// record returns the start of every written record.
 func (w *writes) record(cfg *Config, now Now) record.Record {
 	return record.Record{
 		Held: true, Holder: cfg.Holder, Address: cfg.Address, TTL: cfg.TTL, Meta: cfg.Meta,
@@ -75,11 +74,10 @@ func First(cfg Config, writeID string, date, wall time.Time) record.Record {
 	}
 }
 
-// remember keeps an attempt that may land. None is forgotten: under a session, one that lands
-// unnoticed is held for as long as the session lives (rule D6). If there are too many, the two
-// oldest of the same session and condition become one range. It counts from the first one's t0,
-// which is the earliest, so a write is believed for too short a time and never for too long
-// (rule A4).
+// remember keeps an attempt that may land. None is forgotten: under a session, an unnoticed one
+// is held for as long as the session lives (rule D6). If there are too many, the two oldest of
+// the same session and condition become one range. It counts from the first one's t0, the
+// earliest, so a write is believed for too short a time and never for too long (rule A4).
 func (w *writes) remember(a attempt, out *Actions) {
 	if len(w.open) == maxAttempts {
 		w.merge(out)
@@ -119,8 +117,8 @@ func (w *writes) landed(cfg *Config, r record.Record) (attempt, bool) {
 	return attempt{}, false
 }
 
-// settle forgets the attempts that can no longer land, because their expected version is gone
-// and write IDs keep it from coming back.
+// settle forgets the attempts that can no longer land: their expected version is gone, and
+// write IDs keep it from coming back.
 //
 // A claim may be two writes. If only the first one has landed, as r with the old holder's
 // session, the second one may still land.
@@ -161,7 +159,7 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *Actions
 	c.trouble.Progress()
 	c.writes.sent.record.Epoch = ev.Epoch
 	switch kind {
-	// A release needs no read: a clean success is the one answer that can be believed.
+	// A release needs no read: only a clean success can be believed.
 	case releasing:
 		c.observe(c.writes.sent.record, ev.Version, now.Clock)
 		c.released(nil, out)
@@ -173,8 +171,8 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *Actions
 }
 
 // writeFailed handles an error. Whatever the store said, the write may have landed, and a read
-// must tell (rule A6). That includes a refusal: the write may have collided with an earlier
-// attempt, or with the same request delivered twice.
+// must tell (rule A6). Even a refusal may be due to an earlier attempt, or to the same
+// request delivered twice.
 func (c *Candidate) writeFailed(ev WriteDone, now Now, out *Actions) {
 	c.release.deleting = c.release.deleting && !ev.Void
 	if ev.Refused {
@@ -195,10 +193,9 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *Actions) {
 	}
 }
 
-// adopt notes that the attempt a landed as version v. The others can no longer land. Time
-// counts from that attempt's own t0, however long ago (rules A4 and A6). Counting from now
-// would make the lease valid for longer than others believe, by all the time its answer was
-// lost.
+// adopt notes that the attempt a landed as version v, so no other one can land. Time counts
+// from its own t0, however long ago (rules A4 and A6). Counting from now would make the lease
+// valid for longer than others believe, by all the time its answer was lost.
 func (c *Candidate) adopt(a attempt, v Version, now Now, out *Actions) {
 	c.writes.open = nil
 	c.trouble.Progress()
