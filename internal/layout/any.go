@@ -21,15 +21,15 @@ const (
 	mostLooks = 8
 )
 
-// LookAny reads the lock with this name, in whatever layout. It reads every place where a lock
-// could be, even after it has found one, because an unnoticed lock could be held. Two locks
-// give ErrAmbiguous.
+// LookAny reads the lock with this name, in whatever layout. It reads every possible location,
+// even after it has found one, because an unnoticed lock could be held. Two locks give
+// ErrAmbiguous.
 //
 // If there is none, the Snapshot says so. If the object under the key is a lock and the listing
 // failed, LookAny returns both the object's Snapshot and the listing's error.
 //
 // It costs one Get and one List; with epochs, one more Get, and one more List if there are very
-// many. If the epochs change in between, they are read again, 8 times at most.
+// many. Epochs that change in between are read again, 8 times at most.
 func LookAny(ctx context.Context, st store.Store, key string) (Snapshot, error) {
 	one, err := Found{Key: key, store: st}.Look(ctx)
 	if err == nil && one.Record.Layout == record.LayoutSession {

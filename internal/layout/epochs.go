@@ -23,14 +23,14 @@ const (
 // if absent. The highest number counts. A token is the number of the object that its
 // acquisition created.
 //
-// Each write creates the object with the next number, even a renewal or a release. A created
-// object counts only if a listing, sent after the store has confirmed the create, shows nothing
-// higher. Otherwise, its number may be a collected object's.
+// Each write creates the object with the next number, even a renewal or a release. It counts
+// only if a listing, sent after the store has confirmed the create, shows nothing higher.
+// Otherwise, the number may be a collected object's.
 //
 // With IfMatch, renewals and releases overwrite the object, and only an acquisition creates the
-// next one. A candidate that takes over from a dead holder overwrites that holder's object
-// first, so that none of its renewals can land any more. The two ways must not meet in one
-// lock, so records name their way.
+// next one. To take over from a dead holder, a candidate overwrites that holder's object first,
+// so that none of its renewals can land any more. The two ways must not meet in one lock, so
+// records name their way.
 //
 // Both are modelled in spec.
 type Epochs struct {
@@ -50,7 +50,7 @@ func (e Epochs) Name() string {
 }
 
 // MaxEpoch is the last number: one more digit would come before it in byte order, and a listing
-// from a known number on would not show it. Ten epochs a second reach it in thirty years.
+// from a known number on would not show it. At ten epochs a second, that takes thirty years.
 const MaxEpoch = 9_999_999_999
 
 // LastClaim is the last number that an acquisition may follow. It leaves room for the last
@@ -82,8 +82,8 @@ func (e Epochs) number(key string) int64 {
 	return 0
 }
 
-// A listing is the content of this layout's Version: the highest number, whether its record was
-// held, and its object's version.
+// A listing is the content of a Version: the highest number, whether its record was held, and
+// its object's version.
 type listing struct {
 	n    int64
 	held bool
@@ -110,7 +110,7 @@ func seen(v protocol.Version) (s listing) {
 // Look costs one List and one Get, or one Get if nothing has changed since unless: the next
 // number does not exist. With IfMatch and a held lock, that is a conditional Get of the known
 // number, because it is overwritten before the next one is created. During a cooldown, Look
-// costs one more in a store that does not tell its time with the first.
+// costs one more Get if the store did not tell its time.
 func (e Epochs) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
 	s, err := e.look(ctx, unless)
 	return restDated(ctx, e.Store, e.Key+"/clock", s, err)
@@ -166,8 +166,8 @@ func (e Epochs) latest(ctx context.Context, known listing, guess Snapshot) (Snap
 			return guess, nil
 		}
 		s, err := e.read(ctx, n, "")
-		// It must be the very object that was listed. That one may have been collected since,
-		// and a late request may have created its number again.
+		// It must be the very object that was listed: that one may have been collected, and its
+		// number created again by a late request.
 		if errors.Is(err, store.ErrNotExist) || err == nil && seen(s.Version).of != top.Version {
 			continue
 		}
@@ -196,8 +196,8 @@ func (e Epochs) at(n int64, s Snapshot) Snapshot {
 }
 
 // highest lists the epochs from one on, inclusive, and returns the last, if any. The whole list
-// begins with the signposts. If there are any, it lists again from the newest one, so its cost
-// does not grow with the past.
+// begins with the signposts. If there are any, it lists again from the newest, so old epochs
+// cost nothing.
 func (e Epochs) highest(ctx context.Context, from int64) (top store.Entry, err error) {
 	most := int64(0)
 	for entry, err := range e.list(ctx, from) {
@@ -218,8 +218,8 @@ func (e Epochs) highest(ctx context.Context, from int64) (top store.Entry, err e
 	return top, nil
 }
 
-// list yields the keys beside the epochs from a number on, and stops after the last possible
-// epoch: a lock whose name begins with this lock's name may have very many objects.
+// list yields the keys beside the epochs from a number on, up to the last possible epoch: a
+// longer lock name with this one as its prefix may have very many objects.
 func (e Epochs) list(ctx context.Context, from int64) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		after := ""

@@ -13,8 +13,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Heartbeat keeps a session in one object, as Object keeps a lock. Its record says that it is
-// not a lock.
+// Heartbeat keeps a session in one object, as Object keeps a lock. Its record is not a lock's.
 type Heartbeat struct {
 	Store store.Store
 	Key   string
@@ -34,7 +33,7 @@ func (h Heartbeat) Look(ctx context.Context, unless protocol.Version) (Snapshot,
 }
 
 // Dated is like Look, but also finds out the store's time. If a Get does not tell it, as in a
-// directory, that costs another Get, of a missing object.
+// directory, that costs a Get of a missing object.
 func (h Heartbeat) Dated(ctx context.Context) (Snapshot, error) {
 	s, err := h.Look(ctx, "")
 	if err == nil && s.Exists {
@@ -43,9 +42,9 @@ func (h Heartbeat) Dated(ctx context.Context) (Snapshot, error) {
 	return s, err
 }
 
-// Gone returns a hint that the holder of a lock under the session is dead. If the session's
-// object is unrecognized, or outside of the store as it was opened, the holder counts as alive,
-// as it does for the lock's waiters. It costs one Get.
+// Gone returns a hint that a session's holder is dead. If the session's object is unrecognized,
+// or outside of the store as it was opened, the holder counts as alive, as it does for the
+// lock's waiters. It costs one Get.
 func (h Heartbeat) Gone(ctx context.Context, lock string) (bool, error) {
 	s, err := h.Look(ctx, "")
 	if errors.Is(err, record.ErrForeign) || errors.Is(err, store.ErrInvalid) {
@@ -72,7 +71,7 @@ const up = "../"
 
 // A record names its session by the relative path from its own object. A process that opens the
 // same objects from another root finds the same session, or a path out of its root. It never
-// concludes that a session has ended because the object is absent under its own root.
+// takes an absent object under its own root for an ended session.
 
 // wayTo returns the path to a session from the record under key.
 func wayTo(session, key string) string {

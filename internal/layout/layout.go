@@ -18,9 +18,9 @@ import (
 // A Layout keeps one lock in a store. Its methods are safe for concurrent use.
 type Layout interface {
 	// Look reads the state of the lock. If it is still unless, the error matches
-	// store.ErrNotModified. An object that is not a record gives an error that matches
-	// record.ErrForeign and names the object. An error that matches record.ErrMoved comes with
-	// the Snapshot, for programs that move locks.
+	// store.ErrNotModified. If the object is not a record, the error matches record.ErrForeign
+	// and names the object. An error that matches record.ErrMoved comes with the Snapshot, for
+	// programs that move locks.
 	Look(ctx context.Context, unless protocol.Version) (Snapshot, error)
 
 	// Write carries out a claim, a renewal or a release, and returns what it wrote. Every error
@@ -39,8 +39,8 @@ type Snapshot struct {
 	LastModified time.Time // by the store's clock; zero if unknown
 	Date         time.Time // by the store's clock, when it answered; zero if unknown
 
-	// Table is set for a semaphore. Only a read of any layout returns one. Then Record has only
-	// Layout, Held and Token.
+	// Table is set for a semaphore, if the read was of any layout. Then Record has only Layout,
+	// Held and Token.
 	Table *record.Table
 }
 
@@ -61,8 +61,7 @@ func (o Object) String() string {
 	return place + "/" + o.Key + query
 }
 
-// Look costs one Get. During a cooldown, it costs one more in a store that does not tell its
-// time with the first.
+// Look costs one Get. During a cooldown, it costs one more if the store did not tell its time.
 func (o Object) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
 	s, err := look(ctx, o.Store, o.Key, "", unless)
 	return restDated(ctx, o.Store, o.Key+".clock", s, err)
@@ -73,8 +72,8 @@ func (o Object) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 	return put(ctx, o.Store, o.Key, "", w.Record, expected(w.Expect))
 }
 
-// Proven returns what a Look would have shown when the object had this body and version, if the
-// two prove each other.
+// Proven returns what Look would have shown when the object had this body and version, if they
+// prove each other.
 func (o Object) Proven(body []byte, v protocol.Version) (Snapshot, bool) {
 	h, ok := o.Store.(store.Hashed)
 	if !ok || v == "" || h.VersionOf(body) != store.Version(v) {
@@ -138,8 +137,8 @@ func snapshot(r record.Record, obj *store.Object) Snapshot {
 	return Snapshot{Exists: true, Record: r, Version: protocol.Version(obj.Version), LastModified: obj.LastModified, Date: obj.Date}
 }
 
-// Age returns the time since the record was written, by the store's own clock, if the store
-// tells both of its times. If they contradict each other, it is 0.
+// Age returns the record's age by the store's own clock, if the store tells both of its times.
+// If they contradict each other, it is 0.
 func (s Snapshot) Age() (time.Duration, bool) {
 	if s.Date.IsZero() || s.LastModified.IsZero() {
 		return 0, false
@@ -148,8 +147,8 @@ func (s Snapshot) Age() (time.Duration, bool) {
 }
 
 // Abandoned returns a hint that the holder is dead: its record is older than its TTL and margin
-// by the store's clock or, if that is unknown, by the wall clocks. It is false for a record
-// under a session and for a table: those are not renewed, so their age shows nothing.
+// by the store's clock or, if that is unknown, by the wall clocks. It is false under a session
+// and for a table, because their records are not renewed.
 func (s Snapshot) Abandoned(wall time.Time) bool {
 	r := s.Record
 	age, told := s.Age()
@@ -175,8 +174,8 @@ func dated(ctx context.Context, st store.Store, absent string, s *Snapshot) erro
 	return err
 }
 
-// restDated adds the store's time to a Look's result if there is a cooldown. Without it, each
-// new candidate would wait out the whole cooldown from its first read.
+// restDated adds the store's time to a Look's result during a cooldown. Otherwise, each new
+// candidate would wait out a whole cooldown from its first read.
 func restDated(ctx context.Context, st store.Store, absent string, s Snapshot, err error) (Snapshot, error) {
 	if err == nil && s.Record.Resting() > 0 {
 		_ = dated(ctx, st, absent, &s) // if it fails the age is unknown, and that is safe

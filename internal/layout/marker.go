@@ -12,17 +12,17 @@ import (
 )
 
 // Marker keeps a lock in one object that exists while the lock is held: it is created if
-// absent, and deleted to release the lock. It is for use beside other tools that lock this way,
+// absent, and deleted to release the lock. It is for use beside other tools with such locks,
 // and weaker than the other layouts: there is no token, and stores honour no condition on a
 // delete, so a late one removes the next holder's marker.
 //
 // With IfMatch, a holder renews its marker, and a marker not renewed for its TTL and margin is
-// overwritten. Without, a lease ends with its TTL, and its marker stays until it is deleted, by
-// somebody or by a claim over it, if it is old enough by the store's own clock.
+// overwritten. Without, a lease ends with its TTL, and its marker stays until somebody deletes
+// it, or a claim if it is old enough by the store's own clock.
 //
 // An unrecognized object in the marker's place is another tool's marker. Candidates wait for
-// its end, and neither overwrite nor delete it. A marker of ours also names its holder in
-// Terraform's format, so locks of Terraform and of leasehold in a bucket exclude each other.
+// its end, and neither overwrite nor delete it. Our markers also name their holder in
+// Terraform's format, so Terraform and leasehold can share locks in a bucket.
 type Marker struct {
 	Store   store.Store
 	Key     string
@@ -79,8 +79,8 @@ func (m Marker) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 // ErrNotExpired: the marker is too young to be swept, or another tool's.
 var ErrNotExpired = errors.New("the marker has not expired")
 
-// Expire deletes the marker if it is one of ours and has expired by the store's own clock, and
-// returns its age. If dry, it deletes nothing. It costs one Get and one Delete.
+// Expire deletes the marker, unless dry, if it is one of ours and has expired by the store's
+// own clock, and returns its age. It costs one Get and one Delete.
 func (m Marker) Expire(ctx context.Context, dry bool) (time.Duration, error) {
 	return m.sweep(ctx, "", dry)
 }

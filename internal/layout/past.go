@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A signpost names an epoch that was once the highest. Its key comes before those of all
-// epochs, and before those of older signposts.
+// A signpost names a formerly highest epoch. Its key comes before those of all epochs and of
+// older signposts.
 func (e Epochs) signpostKey(n int64) string {
 	return fmt.Sprintf("%s/!%019d", e.Key, math.MaxInt64-n)
 }
@@ -49,16 +49,16 @@ type Past struct {
 }
 
 // DefaultCollection is what holders collect, now and then. The age is far longer than any
-// request takes, so a collected number is never created again.
+// request takes, so no collected number is created again.
 var DefaultCollection = Collection{Keep: 100, Age: 24 * time.Hour, Limit: 300}
 
 // Collect deletes old epochs, oldest first, and yields them. It never deletes the highest one,
 // and deletes nothing if the store does not tell its time. An unrecognized object in an epoch's
-// place stays. It is yielded as an error that matches record.ErrForeign and names it, and
-// Collect goes on. Any other error is the last.
+// place stays: Collect yields an error that matches record.ErrForeign and names it, and goes
+// on. Any other error is the last.
 //
 // It costs a Look and two Lists. If there is anything to delete, it also costs a Get for each
-// lease kept, and a Get and a Delete for each object. Sometimes it costs a Put, of a signpost.
+// lease kept, and a Get and a Delete for each object. Sometimes it Puts a signpost.
 func (e Epochs) Collect(ctx context.Context, c Collection) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
 		top, err := e.Look(ctx, "")
@@ -100,7 +100,7 @@ func (e Epochs) Collect(ctx context.Context, c Collection) iter.Seq2[Past, error
 }
 
 // old yields the epochs below the highest one and older than age, in order, up to the first
-// that is not: the rest is younger still.
+// younger one: the rest is younger still.
 func (e Epochs) old(ctx context.Context, top Snapshot, age time.Duration) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		if top.Date.IsZero() {
@@ -129,7 +129,7 @@ func (e Epochs) discard(ctx context.Context, key string, dry bool) error {
 	return e.Store.Delete(ctx, key)
 }
 
-// kept returns the numbers to keep: the last one of each of this many past leases.
+// kept returns the numbers to keep: the last one of each of these past leases.
 func (e Epochs) kept(ctx context.Context, top Snapshot, past int) (map[int64]bool, error) {
 	keep := map[int64]bool{}
 	for t, err := range e.terms(ctx, top) {
