@@ -63,7 +63,7 @@ func (p *pace) renewed(before, after record.Record) {
 	}
 }
 
-// grow returns intervals from first to limit, each half as long again. Doubling would find a
+// grow returns intervals from first to limit, each 50 % longer. Doubling would find a
 // briefly held lock too late, and equal intervals cost too many reads if it is held for hours.
 // This way, a wait is at most 50 % too long.
 func (p *pace) grow(first, limit time.Duration) time.Duration {

@@ -48,8 +48,7 @@ func (l *release) confirm(of *lease, r record.Record, v Version) {
 // resign passes the lease on or frees it, as its user asks.
 //
 // The user has stopped the work by then. That is the driver's duty, and no machine can check
-// it. If the release landed earlier, the work would go on under somebody else's lease (rule
-// A10).
+// it. An earlier release would let the work go on under somebody else's lease (rule A10).
 func (c *Candidate) resign(ev Release, now Now, out *Actions) {
 	c.release.successor = ev.Successor
 	// A cooldown applies to the waiters in this process too.

@@ -20,9 +20,8 @@ const (
 )
 
 // EndedAgain is how a lease ended when the same candidate acquired another one at once, for
-// example when it was passed on inside its process. That lease joins the same entry when it
-// ends. Otherwise, a process that takes a lock a hundred times a second would leave no room for
-// anybody else.
+// example passed on inside its process. That lease joins the same entry when it ends.
+// Otherwise, a process taking a lock a hundred times a second would leave no room for others.
 const EndedAgain = "acquired again"
 
 // EndedByRelease is how a lease ended when its holder released it.
@@ -32,7 +31,7 @@ const EndedByRelease = "released"
 const EndedByDeletion = "deleted"
 
 // Past is an entry of a record's history: an ended lease, or several consecutive ones of one
-// candidate. It is for people, and no decision depends on it.
+// candidate. It is for people, and decides nothing.
 type Past struct {
 	Token  int64     // of the last lease
 	Term   int64     // of the last lease; 0: it was not counted
@@ -57,8 +56,7 @@ type past struct {
 }
 
 // CountedTerm returns the lease's number among those of its lock, from 1, or 0 if it was not
-// counted. A version that does not count keeps the last number, but that one was counted with
-// another token.
+// counted. A version that does not count keeps the last number, but not its token.
 func (r Record) CountedTerm() int64 {
 	if r.TermToken != r.Token {
 		return 0
@@ -95,10 +93,10 @@ func (r Record) End(next time.Time) (ended time.Time, how string) {
 // Remember returns the history for a record that overwrites this one, with this record's lease
 // added.
 //
-// Earlier entries are copied as written, and only the newest is parsed, so that a claim costs
-// no more than its request. If that entry and this lease are the same candidate's, they become
-// one entry: see EndedAgain. This requires that this record's claim wrote the entry. Otherwise,
-// it is about a later lease.
+// Earlier entries are copied as written, and only the newest is parsed: a claim must cost no
+// more than its request. If that entry and this lease are the same candidate's, they become one
+// entry: see EndedAgain. But if this record's claim did not write the entry, it is about a
+// later lease.
 func (r Record) Remember(p Past) json.RawMessage {
 	old := elements(r.History)
 	if len(old) > 0 && r.TermToken == r.Token {
@@ -118,8 +116,7 @@ func (r Record) Remember(p Past) json.RawMessage {
 	return append(b, ']')
 }
 
-// Past returns the record's history, the newest entry first. Elements that are not entries are
-// left out.
+// Past returns the record's history, newest first. Invalid entries are left out.
 func (r Record) Past() (all []Past) {
 	for _, e := range elements(r.History) {
 		if p, ok := readPast(e); ok {
@@ -129,8 +126,8 @@ func (r Record) Past() (all []Past) {
 	return all
 }
 
-// readPast parses an entry, if it is one. Entries written here take a sixth of encoding/json's
-// time: a claim reads one, and Pack reads all.
+// readPast parses an entry. If it was written here, that takes a sixth of encoding/json's time:
+// a claim reads one, and Pack reads all.
 func readPast(raw []byte) (Past, bool) {
 	p, ok := readOurs(raw)
 	if !ok {
@@ -149,8 +146,8 @@ func readPast(raw []byte) (Past, bool) {
 	return p, p.Token > 0
 }
 
-// readOurs parses an entry in append's format. It checks nothing on its way: the result counts
-// only if append makes the same bytes of it.
+// readOurs parses an entry in append's format. It checks nothing: the result counts only if
+// append makes the same bytes of it.
 func readOurs(raw []byte) (p Past, ok bool) {
 	rest := string(raw)
 	number := func(name string) (n int64) {
@@ -216,7 +213,7 @@ func plain(s string) bool {
 	return true
 }
 
-// short cuts a text that is too long for an entry, between two characters.
+// short cuts a text between two characters if it is too long for an entry.
 func short(s string) string {
 	const mark = "…"
 	if len(s) <= maxName {
@@ -227,8 +224,7 @@ func short(s string) string {
 
 // elements splits a JSON array at its commas, up to the bounds of a history. raw must be valid
 // JSON, as all decoded members are; anything but an array has no elements. Elements are not
-// parsed, so whatever somebody else has written there costs no more than its bytes, and is not
-// changed either.
+// parsed, so those of others cost no more than their bytes, and stay unchanged.
 func elements(raw []byte) (all [][]byte) {
 	if !bytes.HasPrefix(raw, []byte("[")) {
 		return nil

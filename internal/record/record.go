@@ -1,6 +1,6 @@
 // Package record is the format of a lock in its store: one JSON object, which any tool for the
-// store can show. An unrecognized record is an error, and is never overwritten. Fields that
-// this version does not know are kept.
+// store can show. An unrecognized record is an error, and is never overwritten. Unknown fields
+// are kept.
 package record
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// Format is the format of the records that this version writes and understands.
+	// Format is the only record format of this version.
 	Format = 1
 	// MaxSize is the largest record's size in bytes.
 	MaxSize = 64 << 10
@@ -44,7 +44,7 @@ type Record struct {
 	Session string
 	Meta    map[string]string
 	// Successor is the holder that a release prefers as the next one; the others let it go
-	// first for a moment. In a renewal, it is the one that the coming release will name.
+	// first for a moment. In a renewal, it is the one in the coming release.
 	Successor string
 
 	// Layout is the name of the record's layout. Empty: one object, the default.
@@ -70,12 +70,12 @@ type Record struct {
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
 
 	// For people too: Term is a lease's number among those of its lock, from 1, and TermToken
-	// is that lease's token: see CountedTerm. History has the leases before this one, in its
-	// stored form: see Past. A claim creates it, and all other writes keep it.
+	// its token: see CountedTerm. History has the leases before this one, in stored form: see
+	// Past. A claim creates it, and all other writes keep it.
 	Term, TermToken int64
 	History         json.RawMessage
 
-	// Unknown holds the fields that this version does not know, by name. They are written back
+	// Unknown holds the fields unknown to this version, by name. They are written back
 	// unchanged.
 	Unknown map[string]json.RawMessage
 }
@@ -113,17 +113,16 @@ func (e *MovedError) Is(target error) bool { return target == ErrMoved || target
 // A Rest is the cooldown that a release asks for.
 type Rest struct {
 	Milliseconds int64 `json:"ms"` // from the write on
-	// WriteID is that of the record it was first written into. Versions that do not know the
-	// field keep it when they acquire and release the lock. Then it belongs to another write,
-	// and does not count.
+	// WriteID is the original record's. Versions that do not know the field keep it when they
+	// acquire and release the lock. Then it belongs to another write, and does not count.
 	WriteID string `json:"write_id"`
 }
 
 // MaxRest is the longest cooldown. A record with a longer one gets this.
 const MaxRest = 24 * time.Hour
 
-// Resting returns the cooldown of a record, counted from its write: how long others must leave
-// the lock alone. It is 0 unless the record is free and asked for it itself.
+// Resting returns how long others must leave the lock alone, counted from the record's write.
+// It is 0 unless the record is free and asked for it itself.
 func (r Record) Resting() time.Duration {
 	if r.Held || r.Rest == nil || r.Rest.WriteID != r.WriteID {
 		return 0

@@ -15,8 +15,8 @@ import (
 const LayoutTable = "table"
 
 const (
-	// MaxTable is the largest table's size in bytes. Callers that join leave half of it free:
-	// see MaxJoined.
+	// MaxTable is the largest table's size in bytes. Joining callers leave half of it free: see
+	// MaxJoined.
 	MaxTable = 512 << 10
 	// MaxSeats is the largest size of a table: more than any use needs, and small enough that
 	// no sum of weights overflows.
@@ -32,11 +32,11 @@ type Table struct {
 	Holders []Seat
 	Waiters []Seat // in order of arrival
 
-	// Turn is how long slots were held lately, on average, according to those that left them.
-	// It helps waiters to time their polls, and decides nothing. 0: none was left yet.
+	// Turn is how long slots were held lately, on average, as their holders reported. It helps
+	// waiters to time their polls, and decides nothing. 0: unknown.
 	Turn time.Duration
 
-	// Unknown holds the fields that this version does not know, by name. They are written back
+	// Unknown holds the fields unknown to this version, by name. They are written back
 	// unchanged.
 	Unknown map[string]json.RawMessage
 }
@@ -121,9 +121,9 @@ func (t Table) Encode() ([]byte, error) {
 const maxTurn = 24 * time.Hour
 
 // MaxJoined is how many bytes of entries a table may have when a caller joins: half of
-// MaxTable, which is some thousand entries. The other half lets existing entries grow, so that
-// a leaving caller can always write the table: each granted entry gets a token, and paths to
-// sessions are longer from an object deep in a store.
+// MaxTable, some thousand entries. The other half lets entries grow, so that a leaving caller
+// can always write the table: each grant adds a token, and paths to sessions are longer in an
+// object deep in a store.
 const MaxJoined = MaxTable / 2
 
 // Room returns how many bytes of entries may be added to the table, if it may have most in all.
@@ -169,8 +169,8 @@ func appendUnknown(b *bytes.Buffer, unknown map[string]json.RawMessage) {
 
 // DecodeTable reads a table. Every error matches ErrForeign.
 //
-// It refuses what would break a promise: holders whose weight exceeds the size, a token or an
-// entry that occurs twice, and an entry without a session.
+// It refuses impossible tables: holders with more weight than the size, a token or an entry
+// that occurs twice, and an entry without a session.
 func DecodeTable(body []byte) (Table, error) {
 	t, err := decodeTable(body)
 	if err != nil {
@@ -272,7 +272,7 @@ func decodeSeat(raw []byte) (s Seat, err error) {
 	return s, nil
 }
 
-// check returns what is impossible in a table.
+// check returns what is impossible in a table, or nil.
 func (t Table) check() error {
 	ids, tokens := map[string]bool{}, map[int64]bool{}
 	for i, s := range t.Seats() {
