@@ -111,5 +111,4 @@ func (s listedShortly) List(ctx context.Context, prefix, after string) iter.Seq2
 	}
 }
 
-// errCrowded: a listing was too long.
 var errCrowded = fmt.Errorf("more than %d objects lie below the lock's name, so its layout is not found out: give --layout", mostListed)

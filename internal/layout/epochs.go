@@ -179,7 +179,6 @@ func (e Epochs) latest(ctx context.Context, known listing, guess Snapshot) (Snap
 // errMoved: the object is not what the listing showed.
 var errMoved = errors.New("the epochs change faster than they can be read")
 
-// read reads the n-th epoch.
 func (e Epochs) read(ctx context.Context, n int64, unless store.Version) (Snapshot, error) {
 	s, err := get(ctx, e.Store, EpochKey(e.Key, n), e.Name(), unless)
 	if err != nil && !errors.Is(err, record.ErrMoved) {
@@ -256,10 +255,8 @@ func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 	return e.create(ctx, known.n+1, w.Record)
 }
 
-// errNumbers: there is no next epoch.
 var errNumbers = errors.New("the lock has used all of its numbers: give it another name")
 
-// over overwrites an epoch's object.
 func (e Epochs) over(ctx context.Context, known listing, r record.Record) (Snapshot, error) {
 	return e.put(ctx, known.n, r, store.IfMatch(known.of))
 }

@@ -85,7 +85,6 @@ func (w *writes) remember(a attempt, out *Actions) {
 	w.open = append(w.open, a)
 }
 
-// merge makes room for one more.
 func (w *writes) merge(out *Actions) {
 	for i, a := range w.open {
 		for j := i + 1; j < len(w.open); j++ {

@@ -56,7 +56,7 @@ type past struct {
 }
 
 // CountedTerm returns the lease's number among those of its lock, from 1, or 0 if it was not
-// counted. A version that does not count keeps the last number, but not its token.
+// counted. A version that does not count keeps the last number, next to a new token.
 func (r Record) CountedTerm() int64 {
 	if r.TermToken != r.Token {
 		return 0
@@ -172,7 +172,6 @@ func readOurs(raw []byte) (p Past, ok bool) {
 	return p, string(p.append(make([]byte, 0, 512))) == string(raw)
 }
 
-// append writes the entry in its form.
 func (p Past) append(b []byte) []byte {
 	number := func(name string, n int64) { b = strconv.AppendInt(append(b, name...), n, 10) }
 	text := func(name, s string) { b = appendText(append(b, name...), s) }

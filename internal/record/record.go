@@ -97,7 +97,7 @@ type Move struct {
 // too, so code without support for moves leaves the object alone.
 var ErrMoved = errors.New("the lock moves to another place")
 
-// A MovedError is where a lock has gone, or will come from.
+// A MovedError says where a lock has gone, or will come from.
 type MovedError struct{ Move }
 
 func (e *MovedError) Error() string {

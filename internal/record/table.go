@@ -142,7 +142,6 @@ func (s Seat) Len() int {
 	return b.Len() + len(",\n ")
 }
 
-// append writes the entry.
 func (s Seat) append(b *bytes.Buffer) {
 	open(b, seat{s.ID, s.Session, s.Weight, s.Token, short(s.Holder), s.Address, formatTime(s.Since)})
 	appendUnknown(b, s.Unknown)
