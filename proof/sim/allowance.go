@@ -6,29 +6,29 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// While a failure lasts each candidate has allowances of requests, which follow from what is
-// promised (docs/protocol.md) and not from what the code does:
+// While a failure lasts, each candidate has allowances of requests. They are derived from the
+// promises in docs/protocol.md, not from the code:
 //
-//   - A try is a write and the look that settles it. The pauses before the next one at least
-//     double from 50 ms and end at a few seconds, so there are no more tries than one a second
-//     and those of the first seconds.
-//   - A holder may hurry while there is something left of its lease, and so may a candidate that
-//     frees what has landed.
-//   - A user who wants something else, and a change of the lock, may be followed by tries anew.
+//   - A try is a write and the read that settles it. The backoff before the next try starts at 50
+//     ms, at least doubles, and ends at a few seconds. So after the first seconds there is at
+//     most one try a second.
+//   - A holder may hurry while part of its lease is left, and so may a candidate that frees what
+//     has landed.
+//   - New tries may follow when the user wants something else, or the lock changes.
 //
-// An allowance is time that is spent: each request costs some, and each second brings one.
+// An allowance is a budget of time: each request costs some, and each second adds one second.
 
-// burst is how many tries may come before there is one a second at most: pauses of 50, 100,
-// 200, 400 and 800 ms are between the first six, and two more for those whom chance lets begin
-// early. A holder may have more, as long as its lease lasts, and so may what frees a record.
+// burst is the number of tries before the limit of one a second applies: six with backoffs of 50,
+// 100, 200, 400 and 800 ms between them, and two more because jitter may shorten the backoffs.
+// holding is the number for a holder while its lease lasts, and for freeing a record.
 const burst, holding = 8, 16
 
-// An allowance is what may be spent at a time, and what was left then.
+// An allowance is the budget that was left at a time.
 type allowance struct{ left, at time.Duration }
 
-// spend takes the cost of one request, and reports that there was enough.
+// spend subtracts the cost of one request, and reports whether the budget was enough.
 func (a *allowance) spend(now, cost, most time.Duration) bool {
-	// A clock that is fast lets its pauses end early.
+	// A fast clock ends its backoffs early.
 	a.left = min(a.left+(now-a.at)*(protocol.Drift+1)/protocol.Drift, most) - cost
 	a.at = now
 	return a.left >= 0
@@ -36,11 +36,11 @@ func (a *allowance) spend(now, cost, most time.Duration) bool {
 
 func (a *allowance) fill(now, most time.Duration) { a.left, a.at = max(a.left, most), now }
 
-// allowances are those of one candidate.
+// allowances are a candidate's budgets.
 type allowances struct {
 	failing, looks, writes, questions allowance
-	acts                              int           // that its user has left
-	credited                          time.Duration // when a change of the lock was last followed by more
+	acts                              int           // left to its user
+	credited                          time.Duration // when a change of the lock last added credit
 }
 
 func (m *allowances) fill(now, most time.Duration) {
@@ -49,21 +49,21 @@ func (m *allowances) fill(now, most time.Duration) {
 	}
 }
 
-// credit brings more of each, because the lock has changed.
+// credit adds to each budget, because the lock has changed.
 func (m *allowances) credit(more time.Duration) {
 	for _, a := range []*allowance{&m.failing, &m.looks, &m.writes, &m.questions} {
 		a.left += more
 	}
 }
 
-// per makes a request so much cheaper that the allowance is for so many more in a while.
+// per returns the reduced cost of a request for which the budget allows n more per while.
 func per(one, while time.Duration, n int64) time.Duration {
 	rate := 1 + float64(n)*float64(time.Second)/float64(while)
 	return time.Duration(float64(one) / rate)
 }
 
-// changed lets those who know the lock look, and try once, when a write has landed: the attempts
-// before it cannot land any more.
+// changed credits a landed write to the lock's candidates, which may read and try once more:
+// earlier attempts cannot land any more.
 func (l *lasting) changed(r *request) {
 	from := r.from.from
 	if c := r.from; c.write != nil && c.write.Op == protocol.Claim && from.claims-c.number >= manyOpen-1 {
@@ -72,15 +72,15 @@ func (l *lasting) changed(r *request) {
 	for _, m := range from.on.all() {
 		m.attempts, m.silent = 0, 0
 		if l.arm != Lasting || l.now-m.may.credited < min(protocol.Renewal(l.ttl)/4, time.Second) {
-			continue // else writes that land without an answer could go on for ever
+			continue // otherwise writes that land without an answer could go on forever
 		}
 		m.may.credited = l.now
 		m.may.credit(2 * time.Second)
 	}
 }
 
-// perTry is how many requests a try may take: a write, which may be two and a listing, and the
-// look that follows, which may be a get and a listing.
+// perTry returns how many requests a try may take: the write may be two and a listing, and the
+// read after it a get and a listing.
 func (l *lasting) perTry() time.Duration {
 	if l.cfg.Numbered || l.cfg.WriteOnce {
 		return 6
@@ -88,7 +88,7 @@ func (l *lasting) perTry() time.Duration {
 	return 2
 }
 
-// count counts a request against the allowance of its sender.
+// count charges a request to its sender.
 func (l *lasting) count(r *request) {
 	m := r.from.from
 	if l.arm != Lasting {
@@ -104,14 +104,14 @@ func (l *lasting) count(r *request) {
 	case r.hit:
 		l.met(Persists)
 		if l.ops == "all" {
-			cost /= 2 // the write of a try, and its look
+			cost /= 2 // a try's write and its read
 		}
 	case r.writes():
-		// A lease costs three renewals a TTL.
+		// A lease costs three renewals per TTL.
 		a, cost, what = &m.may.writes, per(one, renewal, 3), "writes"
 	default:
-		// A follower looks eight times in a renewal interval, until it knows when the leader
-		// renews, and up to a third more often by chance.
+		// Until it knows when the leader renews, a follower reads eight times per renewal
+		// interval, and with jitter up to a third more often.
 		a, cost, what = &m.may.looks, per(one, renewal, 12), "looks"
 	}
 	if !a.spend(l.now, cost, m.most()) {

@@ -7,15 +7,14 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// An Answer is what a store says instead of doing what it is asked: a status of HTTP, or
-// nothing at all.
+// An Answer is what a store returns instead of the result: an HTTP status, or nothing.
 type Answer struct {
-	Status int    // 0: no answer comes
-	Code   string // the store's word for it, in the body
-	Final  bool   // to ask again is pointless
+	Status int    // 0: no answer
+	Code   string // the error code in the body
+	Final  bool   // a permanent error
 }
 
-// Answers are those that may last, and a few that no store is known to give.
+// Answers returns the answers that may last, including a few that no known store returns.
 func Answers() []Answer { return answers }
 
 var answers = []Answer{
@@ -24,7 +23,7 @@ var answers = []Answer{
 	{Status: 401, Code: "Unauthorized", Final: true},
 	{Status: 403, Code: "AccessDenied", Final: true},
 	{Status: 404, Code: "NoSuchBucket", Final: true},
-	{Status: 404, Code: "Elsewhere", Final: true}, // no word of S3: neither the object nor the bucket is absent
+	{Status: 404, Code: "Elsewhere", Final: true}, // not an S3 code: neither the object nor the bucket is missing
 	{Status: 405, Code: "MethodNotAllowed", Final: true},
 	{Status: 408, Code: "RequestTimeout"},
 	{Status: 409, Code: "ConditionalRequestConflict"},
@@ -45,13 +44,13 @@ func (a Answer) String() string {
 	return fmt.Sprintf("%d %s", a.Status, a.Code)
 }
 
-// Unsettled reports that a write with this answer may have landed.
+// Unsettled reports whether a write with this answer may have landed.
 func (a Answer) Unsettled() bool {
 	return a.Status == 0 || a.Status == 408 || a.Status >= 500 && !a.Final
 }
 
-// Kinds are what a real store's error matches: the kind first. A test compares them with
-// those of package s3store.
+// Kinds returns what a real store's error matches, its kind first. A test compares them with
+// package s3store.
 func (a Answer) Kinds(op string) []error {
 	writes := op == "put" || op == "delete"
 	switch {

@@ -12,54 +12,54 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A call is one call of a layout, or a collection. It is a coroutine that stops at each of
-// its requests, which it makes of the store that is called remote.
+// A call is a call of a layout, or a collection of epochs. It is a coroutine that stops at each
+// request to its store, the remote.
 type call struct {
-	by          *process        // nil: somebody collects
-	on          *machine        // of that
+	by          *process        // nil: a collection
+	on          *machine        // of by
 	from        *member         // nil: a collection, or a part of the semaphore
 	part        *part           // nil: none
 	to          *flights        // to the object; nil: a collection
-	write       *protocol.Write // nil: a look, or none of a candidate's
+	write       *protocol.Write // nil: a read, or no candidate's call
 	change      *record.Table   // a part writes it; nil: none
-	done        func()          // what is done about the end of it
+	done        func()          // called at its end
 	begun       bool
 	finished    bool
 	number      int           // of the claim
-	acquisition int           // in which it was made
-	struck      bool          // its last request was hit by the failure that lasts
-	absent      time.Duration // as its sender's was
-	vanished    []record.Seat // as its sender's were
+	acquisition int           // the acquisition that made it
+	struck      bool          // the lasting failure hit its last request
+	absent      time.Duration // the sender's, when it was made
+	vanished    []record.Seat // the sender's, when it was made
 	next        func() (*request, bool)
 	stop        func()
 	yield       func(*request) bool
-	waits       *request // for the answer to this
-	answer      answer   // to the last one
-	over        bool     // nobody waits any more
+	waits       *request // for its answer
+	answer      answer   // to the last request
+	over        bool     // no caller waits any more
 
 	lateRequest, lateAnswer bool
 	err                     error
 }
 
-// A request is on its way to the store.
+// A request is a request to the store.
 type request struct {
 	from    *call
 	op, key string
-	after   string // of a list
-	page    int    // of a list, from 1
+	after   string // of a listing
+	page    int    // of a listing, from 1
 	unless  store.Version
 	body    []byte
-	version store.Version // of what a quorum writes; empty: a hash
+	version store.Version // of a quorum's write; empty: a hash
 
-	register *keyed // of a quorum, that does it
-	number   int    // by this name
+	register *keyed // of a quorum, which carries it out
+	number   int    // its number there
 	only     store.Condition
 	expires  time.Duration // when it is dropped; 0: never
 	arrived  bool          // once already
-	hit      bool          // by the failure that lasts
+	hit      bool          // by the lasting failure
 }
 
-// An answer is on its way back.
+// An answer is a response to a request.
 type answer struct {
 	object    *store.Object
 	entries   []store.Entry
@@ -75,7 +75,7 @@ func (a answer) error() error {
 	return a.err
 }
 
-// writes reports that the request may change something.
+// writes reports whether the request may change something.
 func (r *request) writes() bool { return r.op == "put" || r.op == "delete" }
 
 func (r *request) claims() bool {
@@ -87,8 +87,8 @@ func (r *request) fails(kind error) *store.Error {
 	return &store.Error{Op: r.op, Key: r.key, Kind: kind}
 }
 
-// traffic counts requests. Of a listing the first page counts, since a page shows few objects
-// here and a thousand elsewhere.
+// traffic counts requests. Only the first page of a listing counts, because a page has few
+// objects here and a thousand elsewhere.
 type traffic struct{ reads, writes int }
 
 func (t *traffic) add(r *request) {
@@ -102,7 +102,7 @@ func (t *traffic) add(r *request) {
 
 var errLost = errors.New("no answer")
 
-// begin makes a call. Its first request is what resume sends.
+// begin starts a call. resume sends its first request.
 func begin(by *process, from *member, run func(context.Context)) *call {
 	c := &call{by: by, from: from}
 	if from != nil {
@@ -119,10 +119,10 @@ func begin(by *process, from *member, run func(context.Context)) *call {
 	return c
 }
 
-// calling is where the context of a call has it.
+// calling is the context key of a call.
 type calling struct{}
 
-// String names whoever makes it.
+// String names the caller.
 func (c *call) String() string {
 	if c.part != nil {
 		return c.part.String()
@@ -130,13 +130,13 @@ func (c *call) String() string {
 	return c.from.String()
 }
 
-// end leaves nothing of the call behind. Its requests stay on their way.
+// end stops the call. Its requests stay in flight.
 func (c *call) end() {
 	c.over = true
 	c.stop()
 }
 
-// ask sends a request and waits for its answer. A call that was given up sends nothing.
+// ask sends a request and waits for its answer. A cancelled call sends nothing.
 func ask(ctx context.Context, r *request) answer {
 	c, _ := ctx.Value(calling{}).(*call)
 	r.from = c
@@ -152,7 +152,7 @@ func ask(ctx context.Context, r *request) answer {
 	return answer{err: lost}
 }
 
-// A remote is the store as the layouts see it: it routes requests to the call that makes them.
+// A remote is the store as the layouts see it. It routes requests to the call that makes them.
 type remote struct{}
 
 func (remote) String() string { return "sim://" }

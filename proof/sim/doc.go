@@ -1,134 +1,149 @@
-// Package sim plays whole fleets of candidates against a store, a network, clocks and users
-// that do their worst, and checks what leasehold promises at every step.
+// Package sim plays whole fleets of candidates against the worst behaviour of a store, a network,
+// clocks and users, and checks leasehold's promises at every step.
 //
-// The candidates are the real ones: protocol.Candidate over the real layouts, driven by the
-// engine that ships, with its sessions and reapers. All around them is made up by a [world],
-// which has one queue of events and no goroutine that decides anything. Real time, maps' order
-// and the scheduler have no part in it. The library decides; this package has the store, the
-// network, the clocks, the users, and the promises.
+// The candidates are real: protocol.Candidate over the real layouts, driven by the engine that
+// ships, with its sessions and reapers. Everything around them is simulated by a [world], which
+// has one queue of events. No result depends on real time, map order or the scheduler.
 //
 // # One seed, one history
 //
-// The function choose makes every decision that could go one way or another, in order: the
-// network's delays, the faults, what the users do. So a history is a list of choices; a
-// seed is one too, made by a generator of random numbers. The choice 0 is always the dull
-// one (no fault, nothing is done), and it is what choose gives when the list is at its end.
-// That is what [Shrink] rests on: it leaves out parts of the list of a history that breaks
-// a promise, and makes others 0, for as long as the promise stays broken.
+// The function choose makes every decision, in order: network delays, faults, what users do. So a
+// history is a list of choices, and a seed stands for such a list, drawn by a random number
+// generator. Choice 0 is always the dull one (no fault, no action), and choose returns it when
+// the list is exhausted. [Shrink] relies on that: starting from a history with a broken promise,
+// it drops parts of the list and sets others to 0 for as long as the promise stays broken.
 //
 // # A history
 //
-// First there is trouble: each seed draws which kinds of [Fault] it has and how often, so that
-// some histories have a little of everything and others much of one thing. Then all is healed,
-// and liveness must hold: a waiter gets the lock in time, and nobody sends more requests than
-// docs/cost.md says.
+// A history starts with faults. Each seed draws which kinds of [Fault] it has and how often, so
+// some histories have a little of everything, others a lot of one thing. Then everything is
+// healed and liveness must hold: a waiter gets the lock in time, and no process sends more
+// requests than docs/cost.md says.
 //
-// # One kind of failure lasts
+// # Lasting failures
 //
-// In a fifth of the histories there is one failure and no other trouble: every request of some
-// kind gets the same answer, or none, for as long as ten TTLs (lasting.go). It is drawn which
-// answer: each status that stores are known to give, and some that they are not, as the errors
-// that package s3store makes of it (answers.go, and a test compares them); to which operations,
-// on locks or on sessions, of one process or of all; and from which moment on: the first contact,
-// or when a lease is granted, somebody waits, claims, releases or gives up, or a session begins.
-// The TTL is from a second to a day. Ten days of tries are many, so few of the histories with
-// TTLs over a minute last for ten of them. One of the first claims may land very late, after
-// many others; or somebody answers peers in the leader's name.
+// One history in five has a single failure and no other faults: every request of some kind gets
+// the same answer, or none, usually for ten TTLs or more (lasting.go). The seed draws
 //
-// Meanwhile each candidate has an allowance of requests, which follows from what is promised and
-// not from what the code does (allowance.go). So a storm is noticed after a dozen requests. When
-// the failure has ended, a lock that is free is taken within seconds, whatever the TTL.
+//   - the answer: any status known from real stores and a few others, as the errors that package
+//     s3store makes of them (answers.go; a test compares them);
+//   - the operations, on locks or on sessions, of one process or of all;
+//   - when it begins: at first contact, or when a lease is granted, a candidate waits, claims,
+//     releases or gives up, or a session begins;
+//   - the TTL, from a second to a day. Only a few histories with TTLs over a minute last for ten
+//     TTLs, because that takes many tries.
+//
+// One of the first claims may land very late, after many others, or a forger may answer peers in
+// the leader's name.
+//
+// Meanwhile each candidate has an allowance of requests, derived from the promises and not from
+// the code (allowance.go), so a storm is noticed after a dozen requests. After the failure, a
+// free lock is taken within seconds, whatever the TTL.
 //
 // # Sessions
 //
-// In three quarters of the histories, those of markers apart, some processes have sessions, and the
-// others have not. There are up to three locks then, which a process with sessions wants all,
-// at times by two candidates, and mostly under its session. Package engine does all that is to be
-// done about them, and what it wants to be done apart happens some time later, in any order. A
-// heartbeat names only the last lock that was released, so that it is soon too few, and only one
-// of those that wait for a session is told at a time.
+// In 3/4 of the histories without markers, some processes have sessions and others do not. There
+// are then one to three locks. A process with sessions wants all of them, sometimes with two
+// candidates, and mostly under its session. Package engine does the work, and what it runs apart
+// happens a little later, in any order. A heartbeat names only the last released lock, so that it
+// soon names too few, and only one waiter for a session is told at a time.
 //
-// # A semaphore
+// # Semaphores
 //
-// In four fifths of the histories with sessions, which is half of all, the processes that have some share a semaphore
-// too (table.go):
-// one object, a queue.Machine and an engine.Table for each life of a process, and up to three callers
-// under its session, which wait or do not, hold their seats for a while, leave or give up. It is a fair
-// lock, has two or three seats, or is a reader/writer lock whose writers take all. Now and then a
-// process expects another size. All troubles come to its requests too, and to its object: something
-// that is no table in its place, or nothing.
+// In 4/5 of the histories with sessions, the processes that have some also share a semaphore
+// (table.go): one object, a queue.Machine and an engine.Table per process life, and up to three
+// callers under its session. Callers wait or not, hold their slots for a while, leave or give up.
+// The semaphore is a fair lock, has two or three slots, or is a reader/writer lock whose writers
+// take all slots. Sometimes a process expects another size. All faults also affect the
+// semaphore's requests and its object, which may be deleted or replaced with something that is no
+// table.
 //
 // # Detached leases
 //
-// Where there are tokens and no session, a user may detach its lease (paper.go). The proof is a
-// paper: some time later a process uses it, to hold, renew or release the lease, and perhaps
-// another one uses a copy at the same moment. Crashes, lost answers and delays happen to them as to
-// all others.
+// In histories with tokens, a user may detach a lease that is not under a session (paper.go).
+// Later some process uses the proof to hold, renew or release the lease, and another may use a
+// copy at the same moment. Detached leases meet the same crashes, lost answers and delays.
 //
-// # What is checked
+// # Checks on locks
 //
-// At every step: at most one lease is valid (P2). At every claim that lands: its token is
-// larger than all before it (P1). At every grant: no other lease has had its token. At every
-// write to the resource that the leases protect: it never goes back to a former holder's, which
-// is judged by the order in which claims landed, not by the tokens that it looks at itself. A
-// lease that has ended stays ended, and a foreign object is left alone. When all is healed: liveness
-// and the budget of requests.
+//   - At every step, at most one lease is valid (P2).
+//   - When a claim lands, its token is larger than all before it (P1). When a lease is granted,
+//     no other lease has had its token.
+//   - The protected resource never goes back to a former holder's writes. The order is that of
+//     landed claims, not of the tokens that the resource itself compares.
+//   - A lease that has ended stays ended. Unrecognized objects are left alone.
+//   - A landed record lists the earlier leases whose claims landed, and no others, each once and
+//     in order (past.go). There are no gaps, and the oldest are missing only if the list is full.
+//     The record's term counts the landed claims, and only a claim changes it.
+//   - Once a user is told that its metadata has landed, the stored record and each later one of
+//     that lease carry it (meta.go). After the faults, every change lands.
+//   - While the owner of a detached lease may rely on it, by its machine's clock, no later lease
+//     is valid. An attached lease is the one that was detached. Its only owner is not told that
+//     the lease was lost while the record exists.
 //
-// At every write that lands (past.go): the record tells of the leases before its own, those whose
-// claims have landed, in order, each once, and of none else; there is no gap, and the oldest are
-// missing only where there are sixteen entries. Its number is that of claims that landed. No write
-// but a claim changes that.
+// # Checks on calls
 //
-// At every return (returns.go): each acquisition and each release returns once. A caller that
-// gives up is answered at once, a refusal for good ends an acquisition at once, and TryAcquire,
-// a release and the settling of what was given up end in a TTL and the time of a request. A
-// caller that waits while the store fails is told of it, and then once a minute. After a
-// release without an error the record is not held by that lease. A candidate that reports that
-// all is settled has sent no claim that may land yet under a session that goes on (D6). A
-// follower looks at the store once in a few TTLs, whatever its peers say.
+//   - Each acquisition and each release returns once (returns.go).
+//   - A caller that gives up is answered at once, and a permanent error ends an acquisition at
+//     once.
+//   - TryAcquire, releases, and settling an abandoned acquisition end within a TTL and a
+//     request's time.
+//   - A waiting caller is told about a failing store, and then once a minute.
+//   - After a successful release, the record is not held by that lease.
+//   - A candidate that reports itself settled has no claim in flight that could still land under
+//     a live session (D6).
+//   - A follower reads the store once in a few TTLs, whatever its peers say.
 //
-// A lease under a session is valid while both are (D4). The name of a session is used once,
-// even if somebody draws it again (D1), and no lock names one that has never existed (D2).
-// Nobody ends a session that is valid, or takes a lock of one that is not over (D3), and none
-// names one that goes on if its process neither holds it nor is about to settle that (D6). A
-// candidate that learns that its session is over ends its lease, and sends nothing for it; and
-// when a session ends, so do all leases under it, before anything is sent (D7).
-// Sessions that are over are deleted as soon as no request to them is on its way.
+// # Checks on sessions
 //
-// A change of meta data of which a user is told that it has landed stands in the record, and in
-// each later one of that lease, as the store has it (meta.go); when all is healed, every change lands.
+//   - A session's name is used once, even if it is drawn again (D1), and no lock names a session
+//     that never existed (D2).
+//   - No other process ends a valid session, or takes a lock whose session has not ended (D3).
+//   - A lease is valid only while its session is (D4).
+//   - No lock names a live session whose process neither holds the lock nor is about to settle it
+//     (D6).
+//   - A candidate ends its lease when it learns that its session ended, and sends nothing for it.
+//     When a session ends, its leases end before anything is sent (D7).
 //
-// Of the semaphore (seats.go): the seats that are used, by callers whose session is valid, are not more than
-// there are (V). At every change that lands: each grant has a token larger than those of all before (T);
-// nobody gets a seat before one who came first and still waits (F); no seat is left free that the head of the
-// line could have; only its owner takes an entry out, unless its session is over (L), and not while it is
-// used; the size stays. Nothing of a session that goes on is in the object that its table does not know or settle
-// (O). Each acquisition has one answer, each Leave one, within a TTL, and when a caller is told that
-// nothing of it is left, nothing is, and nothing may land. Whoever does not wait is refused only if there was no
-// room at some moment since it came. When all is healed, all who wait have their turn. A part sends
-// no more than its pauses allow (pacing.go), nothing while all of its callers hold seats but one look for each word of
-// others, and those who wait are told of a store that fails.
+// The simulation deletes the objects of ended sessions as soon as no request to them is in
+// flight.
 //
-// While the owner of a paper may rely on the lease, by the clock of its machine, no later lease is
-// valid. A lease that is attached is the one that was detached. The only owner of a lease is not told
-// that it was lost while a record of it stands.
+// # Checks on semaphores
 //
-// An [Arm] says which of these are promised. Clocks beyond the bound may break P2 only. What
-// a deletion by hand may break, and what not, stands in promise.go; of a lock that is under a
-// session it may break D6 too, and liveness, for as long as that session lasts. Of a semaphore it may break V,
-// O and liveness; but whoever has seen the object vanish does not make it anew while those hold seats
-// whom it saw there. Markers promise
-// less: no P1, and P2 only if a delete arrives within the lease that it is sent under or never.
-// A run without the fence shows that its check can fail.
+// See seats.go and pacing.go:
 //
-// # The parts
+//   - Callers with a valid session never use more slots than there are (V).
+//   - The token of each grant is larger than all before it (T).
+//   - No caller gets a slot before an earlier one that still waits (F).
+//   - No slot stays free that the head of the queue could have, and the size stays the same.
+//   - Only its owner removes an entry, and not while using it, unless the entry's session ended
+//     (L).
+//   - The object has no entry under a live session unless its table knows or settles it (O).
+//   - Each acquisition and each Leave has one answer. A Leave, or an acquisition that does not
+//     wait, has it within a TTL. A caller that has been told of its end has no entry, and none
+//     may land.
+//   - A caller that does not wait is refused only if at some moment there was no room for it.
+//   - After the faults, every waiter has its turn.
+//   - A part sends no more than its intervals allow. While all its callers hold slots, it sends
+//     nothing except one read per notification. Waiters are told about a failing store.
 //
-// A history is what all parts share: the choices, the queue of events, and what has come of them; a
-// fleet is who there is, with what each has. Each part knows these and the few others that it needs
-// (newWorld puts them together): the server is what lies in the store, the network brings the calls
-// of candidates there, and the failure that lasts counts them (allowance.go). The ledger checks what
-// is promised of locks and sessions (promise.go), and returns.go what callers are promised; seats.go
-// does both for the semaphore. The
-// candidates are the real ones, peers lets them ask each other, users want something of them, and
-// the injector makes the faults. sim.go begins a history, and liveness.go ends it.
+// # Exceptions
+//
+// An [Arm] says which promises hold. Clocks beyond the bound may break only P2. What the deletion
+// of a lock's object may break is in promise.go; under a session it may also break D6, and
+// liveness for as long as the session lasts. Deleting a semaphore's object may break V, O and
+// liveness, but a machine that saw the object vanish does not re-create it while the holders it
+// saw there still hold slots. Markers do not promise P1, and promise P2 only if a delete arrives
+// within the lease that it is sent under, or never. A run without the fence shows that its check
+// can fail.
+//
+// # Parts
+//
+// All parts share a history: the choices, the queue of events and the outcome. A fleet has the
+// processes, and what each of them has. Every part knows these and the few others that it needs;
+// see newWorld. The server is the store, the network carries the candidates' calls there, and the
+// lasting failure counts them (allowance.go). The ledger checks the promises about locks and
+// sessions (promise.go), returns.go those to callers, and seats.go both for the semaphore. Peers
+// carry the candidates' questions to each other, users make demands on them, and the injector
+// causes faults. sim.go starts a history and liveness.go ends it.
 package sim
