@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A candidates makes the candidates, and sees to what their engines ask for and report.
+// A candidates creates candidates, and carries out the requests and reports of their engines.
 type candidates struct {
 	*fleet
 	network *network
@@ -22,13 +22,13 @@ type candidates struct {
 	returns *returns
 	peers   *peers
 	made    int
-	// These two know the candidates too.
+	// Set later: these two know the candidates too.
 	users    *users
 	injector *injector
 }
 
-// start makes a candidate for a lock. Names are not incarnations: some have that of
-// another.
+// start creates a candidate for a lock. Some have another candidate's name, because names are not
+// incarnations.
 func (cs *candidates) start(m *member) {
 	cfg := cs.cfg
 	cfg.TTL, cfg.Holder, cfg.Address = m.ttl, m.process.String(), m.process.String()
@@ -49,13 +49,13 @@ func (cs *candidates) start(m *member) {
 		m, m.cfg.Incarnation, cfg.TTL, cfg.Follow, cfg.Peers, cfg.FastStart, m.rate, rateOne)
 }
 
-// init gives a member its candidate, which is another one than all before it.
+// init gives a member a new candidate, with a new incarnation.
 func (cs *candidates) init(m *member, cfg protocol.Config) {
 	m.cfg = cfg
 	m.cfg.Incarnation = cs.incarnation(m.process)
 	cs.add(m)
 	if s := m.beats; s != nil {
-		s.Init(heartbeat{owner{cs, m}}, m.e, m.cfg, 1) // so that those who wait miss some
+		s.Init(heartbeat{owner{cs, m}}, m.e, m.cfg, 1) // so that waiters miss some
 	} else {
 		m.e.Init(owner{cs, m}, m.cfg)
 	}
@@ -66,13 +66,13 @@ func (cs *candidates) incarnation(p *process) string {
 	return fmt.Sprintf("i%d-%d-%d", p.number, p.life, cs.made)
 }
 
-// add takes note of a candidate of this life of its process.
+// add registers a candidate with the present life of its process.
 func (cs *candidates) add(m *member) {
 	m.wakers = append(m.wakers, &m.alarm)
 	m.renew()
 }
 
-// An owner is what the engine of a member works for: an engine.Owner.
+// An owner is the engine.Owner of a member.
 type owner struct {
 	*candidates
 	m *member
@@ -95,7 +95,7 @@ func (o owner) Watcher(session string, of *engine.Engine) engine.Owner {
 	return o.watcher(o.m.process, o.m.ttl, session, of)
 }
 
-// watcher adds a candidate that waits for the end of a session.
+// watcher adds a candidate that waits for a session to end.
 func (cs *candidates) watcher(p *process, ttl time.Duration, session string, of *engine.Engine) engine.Owner {
 	r := &member{process: p, on: cs.find(session).heartbeat.on, e: of, ttl: ttl, reaps: true}
 	r.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: session} }
@@ -136,7 +136,7 @@ func (o owner) taken(ev protocol.Event) {
 	case protocol.Acquire:
 		m.wants = true
 	case protocol.Cancel:
-		if m.reaps { // nobody waits any more
+		if m.reaps {
 			m.renew()
 		}
 	case protocol.SessionOver:
@@ -166,7 +166,7 @@ func (o owner) stepped(ev protocol.Event) {
 	}
 }
 
-// do is what is done about what a candidate says.
+// do carries out a candidate's action.
 func (cs *candidates) do(m *member, action protocol.Action) {
 	cs.ledger.keeps(m, action)
 	switch a := action.(type) {
@@ -216,7 +216,7 @@ func (cs *candidates) do(m *member, action protocol.Action) {
 	}
 }
 
-// noteMissed takes note of a heartbeat that tells of more releases than it names.
+// noteMissed notes heartbeats with more releases than names.
 func (cs *candidates) noteMissed(m *member, action protocol.Action) {
 	if _, is := action.(protocol.Seen); !is {
 		return
@@ -229,7 +229,7 @@ func (cs *candidates) noteMissed(m *member, action protocol.Action) {
 	}
 }
 
-// A heartbeat is what the engine of a session works for.
+// A heartbeat is the owner of a session's engine.
 type heartbeat struct{ owner }
 
 func (h heartbeat) Over(why error) {
@@ -261,7 +261,7 @@ func (h heartbeat) Unused() {
 	h.m.e.Release(func() protocol.Release { return protocol.Release{} })
 }
 
-// A runtime is what an engine lives in: its process, and the world's queue of events.
+// A runtime is an engine's runtime: its process, and the world's queue of events.
 type runtime struct {
 	*candidates
 	of    *process
@@ -272,14 +272,14 @@ func (rt runtime) Now() protocol.Now {
 	return protocol.Now{Clock: rt.of.clock(), Wall: epoch.Add(rt.now + rt.of.wall)}
 }
 
-// After is a timer that stands still while its process is suspended.
+// After uses a timer that stops while its process is suspended.
 func (rt runtime) After(d time.Duration, f func()) { rt.of.timeout(d, f) }
 
 func (rt runtime) Apart(f func()) { rt.soon(rt.of.machine, f) }
 
 func (rt runtime) Draw(n int) int { return rt.choose(min(max(n, 1), 256)) }
 
-// Parallel is so small that some have to wait.
+// Parallel returns 1, so that some have to wait.
 func (rt runtime) Parallel() int { return 1 }
 
 func (rt runtime) Alarm(f func()) engine.Alarm {
@@ -297,10 +297,10 @@ func (rt runtime) Stop() {
 	rt.plan(rt.alarm)
 }
 
-// send puts a call on its way, and gives it up when the time for it is over.
+// send starts a call, and gives it up after the timeout.
 func (rt runtime) send(c *call, timeout time.Duration) (giveUp func()) {
 	rt.after(0, rt.of.machine, func() {
-		if !c.begun { // nor given up
+		if !c.begun { // and not given up
 			rt.network.resume(c)
 		}
 	})
@@ -308,7 +308,7 @@ func (rt runtime) send(c *call, timeout time.Duration) (giveUp func()) {
 	return func() { rt.soon(rt.of.machine, func() { rt.network.giveUp(c) }) }
 }
 
-// plan lets the alarm go off when the clock of its process shows that.
+// plan sets the alarm by its process's clock.
 func (cs *candidates) plan(a *waker) {
 	if a.at == 0 {
 		a.tick = 0
@@ -320,7 +320,7 @@ func (cs *candidates) plan(a *waker) {
 	}
 	a.tick = at
 	cs.push(event{at: at, to: a.of.machine, life: a.of.life, by: tick, do: func() {
-		if a.tick != at { // another was planned since; of a deadline far away there are many
+		if a.tick != at { // another was planned since; a distant deadline has many
 			cs.atOnce--
 			return
 		}
@@ -329,7 +329,7 @@ func (cs *candidates) plan(a *waker) {
 	}})
 }
 
-// rerate gives a clock another rate: often the fastest or the slowest that the bound allows.
+// rerate changes the rate of a clock, often to the fastest or slowest within the bound.
 func (cs *candidates) rerate(p *process) {
 	p.base, p.since = p.clock(), cs.now
 	if cs.arm == Far && cs.choose(2) == 1 {
@@ -347,7 +347,7 @@ func (cs *candidates) rerate(p *process) {
 	}
 }
 
-// A memberRuntime is that of the engine of a member.
+// A memberRuntime is the runtime of a member's engine.
 type memberRuntime struct {
 	runtime
 	m *member
@@ -358,12 +358,12 @@ func (rt memberRuntime) Incarnation() string {
 	return rt.m.cfg.Incarnation
 }
 
-// Ask begins a call of a layout.
+// Ask starts a call of a layout.
 func (rt memberRuntime) Ask(r engine.Request) (giveUp func()) {
 	m := rt.m
 	c := begin(m.process, m, r.Do)
 	switch a := r.For.(type) {
-	case nil: // a collection, of which nobody waits for the answer
+	case nil: // a collection, whose answer no candidate awaits
 		c.from, c.done = nil, r.Done
 	case protocol.Write:
 		c.write = &a

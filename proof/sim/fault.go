@@ -1,94 +1,94 @@
 package sim
 
-// A Fault is a kind of trouble.
+// A Fault is a kind of fault.
 type Fault int
 
-// The kinds of trouble. Each is counted when it has an effect, not when it is drawn.
+// The kinds of faults. Each is counted when it has an effect, not when it is drawn.
 const (
-	Crash         Fault = iota // a process dies, and is started again under its name
-	Pause                      // one stands still for longer than its lease
-	Suspend                    // its machine does: the clock goes on, and timers do not
+	Crash         Fault = iota // a process dies and restarts under its name
+	Pause                      // a process stops for longer than its lease
+	Suspend                    // a machine does: its clock continues, its timers do not
 	Drift                      // a clock runs as fast or as slow as the bound allows
-	FarDrift                   // beyond the bound
+	FarDrift                   // a clock runs beyond the bound
 	WallJump                   // a wall clock jumps
-	LostRequest                // to the store
-	LostAnswer                 // of the store
-	LateRequest                // a write lands that nobody waits for any more
-	LateAnswer                 // one comes when nobody waits for it any more
-	Duplicate                  // a write arrives once more
+	LostRequest                // a request to the store is lost
+	LostAnswer                 // the store's answer is lost
+	LateRequest                // a write lands after its caller gave up
+	LateAnswer                 // an answer comes after its caller gave up
+	Duplicate                  // a write arrives again
 	Conflict                   // 409
 	Unavailable                // 503, and nothing landed
-	Throttled                  // everybody is asked to slow down, for a while
-	Unknown                    // 500 for a write that has landed
+	Throttled                  // all requests are throttled, for a while
+	Unknown                    // 500 for a write that landed
 	Denied                     // 403
-	CutRequests                // a member's requests do not arrive, for a while
-	CutAnswers                 // the answers do not
-	CutBoth                    // neither do
+	CutRequests                // a process's requests do not arrive, for a while
+	CutAnswers                 // the answers do not arrive
+	CutBoth                    // neither arrive
 	SlowStore                  // the store takes seconds, for a while
-	StoreJump                  // its clock jumps
-	Poison                     // something that is no record is in the object's place
-	Deletion                   // somebody deletes the object by hand
-	Shorter                    // a holder's TTL is made shorter
+	StoreJump                  // the store's clock jumps
+	Poison                     // something else replaces an object
+	Deletion                   // the object is deleted
+	Shorter                    // a holder's TTL becomes shorter
 	Longer                     // or longer
-	GivenUp                    // a lease is given up before the work under it has stopped
-	Overrun                    // work goes on for a while after its lease was lost
-	Cancelled                  // an acquisition is
+	GivenUp                    // a lease is given up before its work has stopped
+	Overrun                    // work continues for a while after its lease was lost
+	Cancelled                  // an acquisition is cancelled
 	Passed                     // a lease is passed on in its process
-	Dropped                    // and nobody is there to take it
-	PeerLost                   // a leader's answer, or the question
-	PeerLate                   // one is heard by nobody any more
-	PeerStale                  // a word that was true once
-	PeerLie                    // a word that never was
-	Collected                  // an epoch of the past is deleted
-	Recreated                  // one that was collected is created once more
+	Dropped                    // and is not taken
+	PeerLost                   // a leader's answer is lost, or the question
+	PeerLate                   // an answer comes after its question was given up
+	PeerStale                  // an answer is outdated
+	PeerLie                    // an answer was never true
+	Collected                  // an old epoch is deleted
+	Recreated                  // a collected epoch is re-created
 	StaleWrite                 // a former holder writes after its successor
-	Killed                     // a session is ended while its process is alive and goes on with it
+	Killed                     // a session is ended while its process still uses it
 	ClosedHeld                 // a session is closed while there are leases under it
-	HintMissed                 // a heartbeat tells of more releases than it names
-	OrphanSettled              // a claim under a session that nobody waited for has landed, and is freed
-	OrphanEnds                 // one that cannot be settled ends its session
-	Rested                     // a candidate rests, and is made anew of what there is to remember
-	Judged                     // who does not wait learns whether the session of the holder is over
-	Reclaimed                  // the object of a session that is over is deleted
-	Inspected                  // a look of the user tells the candidate something
-	Persists                   // a request meets a failure that lasts
-	PeerForged                 // a word in the leader's name
-	ManyOpen                   // more than eight claims of an acquisition may land yet
-	OldestLands                // a claim lands that eight others have followed
-	TimeUp                     // a lease is over by its terms
-	Rests                      // a lock is released and rests
+	HintMissed                 // a heartbeat counts more releases than it names
+	OrphanSettled              // an abandoned claim under a session has landed, and is freed
+	OrphanEnds                 // an unsettled claim ends its session
+	Rested                     // a candidate rests, and is restored later
+	Judged                     // a TryAcquire learns whether the holder's session ended
+	Reclaimed                  // an ended session's object is deleted
+	Inspected                  // a user's read shows something to the candidate
+	Persists                   // the lasting failure hits a request
+	PeerForged                 // a forger answers in the leader's name
+	ManyOpen                   // more than eight claims of an acquisition may still land
+	OldestLands                // a claim lands after eight later ones were sent
+	TimeUp                     // a lease reaches the end of its terms
+	Rests                      // a lock is released into its cooldown
 	Detached                   // a lease is detached
-	Copied                     // and two have what proves it
-	Attached                   // one uses that
-	MetaChanged                // a record carries other meta data, and its holder is told
-	MetaUnder                  // under a session
-	Noticed                    // a holder gives notice to a successor
-	OutOfLine                  // who waits for a seat gives up
-	Hurried                    // who leaves waits for less than a TTL for that to be settled
-	SeatLost                   // a seat is lost with its session, or because of what a person does to the object
-	HandedOver                 // who leaves gives seats to one of another process
-	LateJoin                   // an entry lands whose caller has left
-	DeadEntry                  // one of a session that is over is taken out by another
-	TableOrphan                // one that cannot be settled ends its session
-	TablePoisoned              // something that is no table is in its place
-	TableDeleted               // somebody deletes it by hand
+	Copied                     // its proof is copied
+	Attached                   // a proof is used
+	MetaChanged                // a record has new metadata, and its holder is told
+	MetaUnder                  // the same under a session
+	Noticed                    // a holder gives notice to its successor
+	OutOfLine                  // a waiter for a slot gives up
+	Hurried                    // a user that leaves waits for less than a TTL for the end
+	SeatLost                   // a slot is lost with its session, or because its object was changed
+	HandedOver                 // a release gives slots to another process
+	LateJoin                   // an entry lands after its caller has left
+	DeadEntry                  // another process removes the entry of an ended session
+	TableOrphan                // an unsettled entry ends its session
+	TablePoisoned              // something else replaces the table
+	TableDeleted               // the table is deleted
 	OtherSize                  // a process expects another size
-	NoRoom                     // one that wants a seat is refused since the table is full
-	LookedAhead                // a holder looks since it was told of a change
-	pastFaults                 // how many there are that every history may have
+	NoRoom                     // a caller is refused because the table is full
+	LookedAhead                // a holder reads because of a notification
+	pastFaults                 // the number of faults that any history may have
 )
 
-// Those of a quorum's members.
+// Faults of a quorum's members.
 const (
-	MemberDown       = pastFaults + iota // one does not answer, for a while
-	MemberEmptied                        // one loses all that it has
-	MemberReplaced                       // one is replaced
-	MemberWhole                          // and the new one has everything
-	Tombstones                           // what deletions have left is collected
-	TombstoneGone                        // and nothing is left of one
-	TombstoneSettled                     // or all members have it first
-	TombstoneTouched                     // or somebody writes meanwhile
-	Faults                               // how many there are
+	MemberDown       = pastFaults + iota // a member does not answer, for a while
+	MemberEmptied                        // a member loses everything
+	MemberReplaced                       // a member is replaced
+	MemberWhole                          // the new member has everything
+	Tombstones                           // tombstones are collected
+	TombstoneGone                        // a tombstone is deleted completely
+	TombstoneSettled                     // or written to all members first
+	TombstoneTouched                     // or its key is written meanwhile
+	Faults                               // the number of faults
 )
 
 var faultNames = [Faults]string{
@@ -116,16 +116,15 @@ var faultNames = [Faults]string{
 
 func (f Fault) String() string { return faultNames[f] }
 
-// Counts is how often each kind of trouble was met.
+// Counts is the number of times that each fault was met.
 type Counts [Faults]int
 
-// Add adds those of another history.
+// Add adds another history's counts.
 func (c *Counts) Add(other Counts) {
 	for f, n := range other {
 		c[f] += n
 	}
 }
 
-// odds are what trouble of one kind comes with, in one history: once in so many times, or
-// never if it is 0.
+// odds are the odds of a fault in one history: one in n, or never if 0.
 var odds = [...]int{0, 0, 0, 0, 50, 8}

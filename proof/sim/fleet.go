@@ -17,7 +17,7 @@ type fleet struct {
 	*history
 	processes []*process
 	locks     []*lock
-	members   []*member // the candidates for locks
+	members   []*member // candidates for locks
 	sessions  []*session
 }
 
@@ -30,24 +30,24 @@ func (f *fleet) find(key string) *session {
 	return nil
 }
 
-// A process has a machine, a way to the store, and candidates.
+// A process has a machine, access to the store, and candidates.
 type process struct {
 	*machine
 	number int
-	wall   time.Duration // how far its wall clock is off
+	wall   time.Duration // its wall clock's error
 
 	noRequests, noAnswers time.Duration // until then, they do not arrive
 	denied                time.Duration // until then, its credentials are
 	sent                  traffic
 	quorum                *client // its registers, in its present life
 
-	locks    []*member // one for each lock that it wants at times
+	locks    []*member // one for each lock that it may want
 	part     *part     // in the semaphore; nil: none
-	wakers   []*waker  // all of this life
+	wakers   []*waker  // of this life
 	calls    []*call   // of this life
-	sessions bool      // its leases are under sessions, mostly
-	open     *session  // the present one; nil: none
-	acts     int       // that are left to the user of its sessions, in a history with a lasting failure
+	sessions bool      // its leases are mostly under sessions
+	open     *session  // the present session; nil: none
+	acts     int       // left to its sessions' user, if a failure lasts
 }
 
 func (p *process) String() string { return fmt.Sprintf("m%d", p.number) }
@@ -59,13 +59,13 @@ func (p *process) end() {
 	p.calls = nil
 }
 
-// writing reports that a write of it is under way.
+// writing reports whether one of its writes is in flight.
 func (p *process) writing() bool {
 	return slices.ContainsFunc(p.calls, func(c *call) bool { return !c.finished && !c.over && c.waits != nil && c.waits.writes() })
 }
 
-// A member is what an engine works for, in its process, and the user of it: for a lock, for the
-// heartbeat of a session, or for the end of one.
+// A member is an engine's owner in its process, together with its user. The engine is a lock's, a
+// session's heartbeat, or one that waits for a session to end.
 type member struct {
 	*process
 	on    *lock
@@ -73,45 +73,45 @@ type member struct {
 	cfg   protocol.Config
 	lay   func(st store.Store) layout.Layout
 	ttl   time.Duration
-	terms agreed // of its acquisition, or its lease
-	claim int    // of its lease: which claim began it, in the order in which they landed; 0: none has
-	ended int    // the claim of the last lease that was seen to be over
+	terms agreed // of its acquisition or lease
+	claim int    // the index of the claim that began its lease; 0: none
+	ended int    // the claim of the last lease seen to have ended
 	alarm waker
 
-	asked    *call         // that the candidate waits for
-	answers  *call         // whose answer it gets now
-	inspects *call         // of its user, who only looks
+	asked    *call         // the call that the candidate waits for
+	answers  *call         // the call with the present answer
+	inspects *call         // its user's read
 	absent   time.Duration // when it was last shown that there is no object
 	vanished record.Record // of the object that it last saw vanish
 
 	wants     bool
 	leased    bool          // its user holds a lease, valid or not, or its release is not settled
-	releasing bool          // that
+	releasing bool          // it is being released
 	busy      time.Duration // until then its user needs the lease
-	contends  bool          // once all is healed: its user wants the lock, and keeps it
+	contends  bool          // after the faults, its user wants the lock and keeps it
 
-	parked []question           // of peers
+	parked []question           // by peers
 	said   *protocol.PeerAnswer // the first answer of its life
 
 	beats    *session     // it is the heartbeat of this session
-	reaps    bool         // it waits for the end of one
+	reaps    bool         // it waits for a session to end
 	heard    int64        // then: Freed.Count of the last heartbeat
 	session  *session     // of the acquisition; nil: none
 	under    *session     // of the lease
-	told     *session     // the last one of whose end it was told
-	stopped  bool         // its user was told that the lease is over, because its session is
-	attaches *paper       // it uses this; nil: none
-	using    protocol.Use // for that
+	told     *session     // the last session known to have ended
+	stopped  bool         // its user was told that the lease ended with its session
+	attaches *paper       // the paper in use; nil: none
+	using    protocol.Use // its purpose
 	owed
 	may        allowances
-	blind      time.Duration // since when peers alone have kept it from looking; 0: they have not
-	blindStops int           // how often its process had stood still then
+	blind      time.Duration // since when only peers have kept it from reading; 0: they have not
+	blindStops int           // how often its process had stopped then
 }
 
-// owed is what a candidate owes to its caller.
+// owed is what a candidate owes its caller.
 type owed struct {
 	owes         bool // an answer to the last acquisition
-	patient      bool // which waits for as long as it takes
+	patient      bool // which waits without a limit
 	owesDetach   bool // the return of a Detach
 	owesRelease  bool // the return of the last release
 	passing      bool // which may pass the lease on
@@ -119,15 +119,15 @@ type owed struct {
 	releases     int
 	detaches     int
 	failures     int // acquisitions that ended without a lease
-	settled      int // of these, so many had been settled when everything last was
+	settled      int // the number of failures when everything was last settled
 
-	lookFailed, writeFailed bool          // the last one has
-	finals                  int           // refusals for good since the acquisition began
-	silent                  int           // failures in a row of which the caller has not been told
+	lookFailed, writeFailed bool          // the last one did
+	finals                  int           // permanent errors since the acquisition began
+	silent                  int           // failures in a row without a report to the caller
 	silentSince             time.Duration // the first of these
 	reminded                time.Duration // when the caller was last told; 0: never
 	attempts                int           // claims with an unknown outcome since the lock last changed
-	claims                  int           // that were sent
+	claims                  int           // sent so far
 }
 
 func (m *member) String() string {
@@ -140,15 +140,15 @@ func (m *member) String() string {
 	return fmt.Sprintf("%v/%s", m.process, m.on.key)
 }
 
-// c is the candidate, to look at.
+// c returns the candidate, for reading only.
 func (m *member) c() *protocol.Candidate { return m.e.Candidate() }
 
-// valid reports that the member holds a lease that is valid now (rules A10 and D4).
+// valid reports whether the member holds a valid lease now (rules A10 and D4).
 func (m *member) valid() bool {
 	return (m.e.Resting() || m.c().Valid(m.clock())) && (m.under == nil || m.under.alive())
 }
 
-// deadline is the reading of its clock at which its lease ends.
+// deadline returns the end of its lease, on its clock.
 func (m *member) deadline() time.Duration {
 	if m.under != nil {
 		return min(m.c().Deadline(), m.under.heartbeat.c().Deadline())
@@ -156,7 +156,7 @@ func (m *member) deadline() time.Duration {
 	return m.c().Deadline()
 }
 
-// watcher is who watches the session that the member waits for, and nil if it waits for none.
+// watcher returns the member that watches the awaited session, or nil.
 func (m *member) watcher() *member {
 	if r, is := m.e.Waits().(interface{ watches() *member }); is {
 		return r.watches()
@@ -164,13 +164,13 @@ func (m *member) watcher() *member {
 	return nil
 }
 
-// renew lets a candidate send requests anew, because its user wants something else.
+// renew refills the allowances, because the user wants something else.
 func (m *member) renew() { m.may.fill(m.now, m.most()) }
 
-// mayFree lets it free what has landed of what its user has given up.
+// mayFree lets it free abandoned claims that landed.
 func (m *member) mayFree() { m.may.fill(m.now, holding*time.Second) }
 
-// most is what a candidate may have saved.
+// most returns the limit of its savings.
 func (m *member) most() time.Duration {
 	if m.leased || m.settled < m.failures {
 		return holding * time.Second
@@ -178,12 +178,12 @@ func (m *member) most() time.Duration {
 	return burst * time.Second
 }
 
-// failed reports that the last look or the last write of a candidate has failed, or is about to.
+// failed reports whether the candidate's last read or last write failed, or is about to.
 func (m *member) failed() bool {
 	return m.lookFailed || m.writeFailed || m.asked != nil && m.asked.waits != nil && m.asked.waits.hit
 }
 
-// A question came from a member, and is answered when there is news or its time is over.
+// A question is a member's. It is answered when there is news or its time is up.
 type question struct {
 	from   *member
 	life   int
@@ -192,64 +192,62 @@ type question struct {
 	spent  bool
 }
 
-// A waker wakes a candidate, or a table, by the clock of its process.
+// A waker wakes a candidate or a table by its process's clock.
 type waker struct {
 	of   *process
 	ring func()
-	at   time.Duration // by the clock of its process; 0: it is not set
-	tick time.Duration // the event that is the next one
+	at   time.Duration // on its process's clock; 0: not set
+	tick time.Duration // the time of the next event
 }
 
-// A lock is what is remembered of one, to tell whether the promises are kept; and of the
-// heartbeat of a session.
+// A lock is what the checks remember of a lock, or of a session's heartbeat.
 type lock struct {
 	key     string
-	members []*member // that want it at times
-	reapers []*member // that wait for the end of this session
+	members []*member // that may want it
+	reapers []*member // that wait for this session to end
 	flights
 	granted int // leases
-	// restsUntil is until when the lock is to be left alone, if the one who counts has a clock
-	// as fast as the bound allows.
+	// restsUntil is the earliest end of the cooldown, on the fastest clock within the bound.
 	restsUntil time.Duration
 	claims     []claim
-	top        int64         // the largest token of a claim that landed
-	last       int64         // the largest token of a lease that was granted
+	top        int64         // the largest token of a landed claim
+	last       int64         // the largest token of a granted lease
 	claimed    time.Duration // when the last claim landed
-	deleted    bool          // somebody has deleted the object
-	restored   bool          // somebody has brought an earlier record back
-	papers     []*paper      // of leases that are detached
-	excused    bool          // and then P1 was broken in the one way in which it may be
-	names      *session      // that its record names, if that is held
-	writer     string        // the incarnation of that record
+	deleted    bool          // the object was deleted at some time
+	restored   bool          // an earlier record was restored
+	papers     []*paper      // of detached leases
+	excused    bool          // P1 was broken in the one allowed way
+	names      *session      // in its record, if that is held
+	writer     string        // that record's incarnation
 
-	// What its leases protect has taken a write with this token, of the lease of that claim.
+	// The last write to the protected resource had this token, and was under the lease of that
+	// claim.
 	resourceToken int64
 	resourceClaim int
 
 	session *session // whose heartbeat it is; nil: a lock
-	born    bool     // that object was created
-	over    bool     // it says that the session is over
-	there   bool     // it has not been deleted since
-	reused  bool     // somebody wants to begin another session of its name
+	born    bool     // its object was created
+	over    bool     // its object says that the session ended
+	there   bool     // its object was not deleted since
+	reused  bool     // another session of this name is beginning
 }
 
-// flights are requests to an object.
+// flights are the requests to an object.
 type flights struct {
-	inFlight []*request // on their way to it
+	inFlight []*request
 }
 
-// A claim landed where it counts, and so began a lease.
+// A claim is one that began a lease.
 type claim struct {
 	incarnation string
 	token       int64
 	created     bool // the object
 	granted     bool
 	wrote       record.Record // as it landed
-	remembers   []byte        // the end of it, with all that it remembers
+	remembers   []byte        // its last part, with the history
 }
 
-// all are the candidates for a lock, or for the heartbeat of a session: who keeps it and those
-// who wait for its end.
+// all returns the candidates for a lock. For a heartbeat, it returns the keeper and the waiters.
 func (l *lock) all() (all []*member) {
 	if l.session == nil {
 		return l.members
@@ -257,7 +255,7 @@ func (l *lock) all() (all []*member) {
 	return append(l.reapers, l.session.heartbeat)
 }
 
-// holder is the contender whose lease of a lock is valid.
+// holder returns the contender with a valid lease, or nil.
 func (l *lock) holder() *member {
 	for _, m := range l.members {
 		if m.contends && m.valid() {
@@ -267,7 +265,7 @@ func (l *lock) holder() *member {
 	return nil
 }
 
-// stuck is a candidate that waits for the lock, and whose last look or write has failed.
+// stuck returns a candidate that waits for the lock and whose last read or write failed, or nil.
 func (l *lock) stuck() *member {
 	for _, m := range l.members {
 		if m.wants && m.patient && (m.failed() || m.watcher() != nil && m.watcher().failed()) {
@@ -277,18 +275,17 @@ func (l *lock) stuck() *member {
 	return nil
 }
 
-// A session is a heartbeat, and what the library knows of the leases under it.
+// A session is a heartbeat, and what the library knows about the leases under it.
 type session struct {
 	of        *process
-	life      int // of that
+	life      int // of the process
 	heartbeat *member
-	began     bool // that is confirmed
-	mustEnd   bool // it is to end at once
+	began     bool // confirmed
+	mustEnd   bool // it must end at once
 	engine.Session
 }
 
-// knows reports that something of a candidate is under the session, or may yet be, as far as it
-// knows itself.
+// knows reports whether the session knows that something of a candidate is, or may be, under it.
 func (s *session) knows(m *member) bool {
 	return slices.ContainsFunc(s.Members(), func(o engine.Host) bool {
 		member, is := o.(owner)

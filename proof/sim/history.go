@@ -13,29 +13,29 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// An Arm is a part of the simulation for which something else is promised.
+// An Arm is a class of histories with its own promises.
 type Arm string
 
 // The arms.
 const (
-	Bound   Arm = "bound"   // no clock is beyond the bound: everything is promised
-	Far     Arm = "far"     // clocks are: P1 and the fence are
-	Deleted Arm = "deleted" // the object is deleted by hand: see claimed and unseen
-	Lasting Arm = "lasting" // one kind of failure persists
+	Bound   Arm = "bound"   // clocks stay within the bound: every promise holds
+	Far     Arm = "far"     // clocks exceed the bound: P1 and the fence hold
+	Deleted Arm = "deleted" // objects are deleted: see claimed and unseen
+	Lasting Arm = "lasting" // one kind of failure lasts
 )
 
-// Config says what a seed may not choose for itself.
+// Config restricts what a seed may choose.
 type Config struct {
-	Arm      Arm    // empty: by the seed
-	Layout   string // empty: by the seed
-	Unfenced bool   // the resource takes whatever comes
-	Quorum   bool   // the store is several
-	Brief    bool   // no failure lasts for more than a few minutes
-	Without  string // the promises that are not looked at, with commas
+	Arm      Arm    // empty: the seed chooses
+	Layout   string // empty: the seed chooses
+	Unfenced bool   // the resource accepts every write
+	Quorum   bool   // the store has several members
+	Brief    bool   // no failure lasts more than a few minutes
+	Without  string // unchecked promises, separated by commas
 }
 
-// A way is how a lock lies in the store, and what the protocol must know of it. Markers are
-// swept by the server itself: a sweep of the layout's looks at the real clock.
+// A way is a layout, with its part of the protocol's configuration. The server sweeps markers
+// itself, because the layout's sweep reads the real clock.
 type way struct {
 	name string
 	cfg  protocol.Config
@@ -60,7 +60,7 @@ var ways = []way{
 	}},
 }
 
-// Layouts are the names of the layouts that there are.
+// Layouts returns the names of the layouts.
 func Layouts() (names []string) {
 	for _, w := range ways {
 		names = append(names, w.name)
@@ -68,37 +68,35 @@ func Layouts() (names []string) {
 	return names
 }
 
-// ttls are far apart, so that a candidate that counts by the wrong one is wrong by far.
+// ttls are far apart, so that counting by the wrong one has a large effect.
 var ttls = [...]time.Duration{3 * time.Second, 9 * time.Second, 30 * time.Second}
 
-// infrequent is the interval of some followers of a steady leader, and of some waiters. It is as
-// long as any waiter's pause becomes.
+// infrequent is the interval of some followers and waiters. No waiter's interval gets longer.
 const infrequent = 10 * time.Second
 
-// epoch is when the world began, by its own clock and by the store's.
+// epoch is the start of the world, by its own clock and by the store's.
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// A history is what all parts of a world share: what was drawn for it, the choices, the time,
-// and what has come of it.
+// A history is what all parts of a world share: its draws, the choices, the time and the outcome.
 type history struct {
 	way
 	arm      Arm
 	existing bool // candidates never create the object
-	dated    bool // the store tells its time
-	skewed   bool // which may jump, and then nobody starts fast
+	dated    bool // the store reports its time
+	skewed   bool // that time may jump, and then no candidate starts fast
 	fenced   bool
 	ttls     [3]time.Duration
 	longest  time.Duration // of all TTLs
-	// longestRest is that of all that were asked for.
+	// longestRest is the longest cooldown requested.
 	longestRest time.Duration
 
 	schedule
 	choose func(n int) int // from 0 to n-1, for n up to 256
 	odds   [Faults]int
-	healed bool // all faults are over
+	healed bool // after the faults
 
-	without     []string // the promises that are not looked at
-	broken, how string   // the first promise that was not kept
+	without     []string // unchecked promises
+	broken, how string   // the first broken promise
 	faults      Counts
 	granted     int
 	hash        uint64
@@ -108,12 +106,12 @@ type history struct {
 
 func (h *history) pick(of ...time.Duration) time.Duration { return of[h.choose(len(of))] }
 
-// soon lets something happen that is done apart, and so in any order.
+// soon runs do apart, and so in any order.
 func (h *history) soon(to *machine, do func()) {
 	h.after(time.Duration(h.choose(3))*time.Millisecond, to, do)
 }
 
-// meets reports whether there is trouble of this kind now.
+// meets reports whether this fault occurs now.
 func (h *history) meets(f Fault) bool {
 	n := h.odds[f]
 	return n > 0 && !h.healed && h.choose(n) == n-1
@@ -124,7 +122,7 @@ func (h *history) met(f Fault, what ...any) {
 	h.logf("* %v %v", f, what)
 }
 
-// hit is meets and met in one.
+// hit combines meets and met.
 func (h *history) hit(f Fault) bool {
 	if !h.meets(f) {
 		return false
@@ -133,7 +131,7 @@ func (h *history) hit(f Fault) bool {
 	return true
 }
 
-// violated tells of a promise that was broken.
+// violated records a broken promise.
 func (h *history) violated(promise, format string, args ...any) {
 	if h.broken == "" && !slices.Contains(h.without, promise) {
 		h.broken = promise
@@ -155,7 +153,7 @@ func (h *history) logf(format string, args ...any) {
 	}
 }
 
-// brief is an event or an action in a line of a history.
+// brief formats an event or action for the log.
 type brief struct{ it any }
 
 func (b brief) String() string {

@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// An injector lets faults happen now and then, to the store or to one of the members.
+// An injector causes faults from time to time, in the store or in a member.
 type injector struct {
 	*fleet
 	server     *server
@@ -13,7 +13,7 @@ type injector struct {
 	quorum     *quorum
 }
 
-// tick makes some trouble, and comes again.
+// tick causes faults, and schedules itself again.
 func (in *injector) tick() {
 	if in.healed {
 		return
@@ -29,7 +29,7 @@ func (in *injector) tick() {
 	in.after(in.pick(3*time.Second, time.Second, 500*time.Millisecond, 200*time.Millisecond), nil, in.tick)
 }
 
-// victim is a member: mostly one that holds a lease, because most depends on that one.
+// victim returns a member, usually one with a lease, because most depends on it.
 func (in *injector) victim() *member {
 	m := in.members[in.choose(len(in.members))]
 	for _, holder := range in.members {
@@ -40,7 +40,7 @@ func (in *injector) victim() *member {
 	return m
 }
 
-// processFaults are the kinds of trouble that one member has.
+// processFaults are a single member's faults.
 var processFaults = [...]Fault{Crash, Pause, Suspend, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
 
 func (in *injector) processFault(m *member) {
@@ -52,8 +52,8 @@ func (in *injector) processFault(m *member) {
 	}
 }
 
-// duringWrite lets things happen at the worst moment: while a write of a member's process is on its
-// way.
+// duringWrite causes events at the worst moment: while a write of a member's process is in
+// flight.
 func (in *injector) duringWrite(c *call, m *member, abandon, rival func()) {
 	f := processFaults[in.choose(7)]
 	if in.healed || in.users.paused || in.choose(4) != 3 {
@@ -73,13 +73,13 @@ func (in *injector) duringWrite(c *call, m *member, abandon, rival func()) {
 	in.after(soon+5*time.Millisecond, nil, rival)
 }
 
-// rival is somebody who comes now.
+// rival starts another acquisition.
 func (in *injector) rival() {
 	m := in.members[in.choose(len(in.members))]
 	in.soon(m.machine, func() { in.users.arrive(m) })
 }
 
-// inject lets a member have trouble.
+// inject causes a fault in a member.
 func (in *injector) inject(m *member, f Fault) {
 	switch f {
 	case Crash:
@@ -106,15 +106,15 @@ func (in *injector) inject(m *member, f Fault) {
 	}
 }
 
-// duration is how long trouble lasts that ends by itself.
+// duration returns how long a fault lasts.
 func (in *injector) duration() time.Duration {
 	return in.pick(500*time.Millisecond, 2*time.Second, 5*time.Second, 15*time.Second, 40*time.Second)
 }
 
-// pause stops a member for a while, and mostly for longer than its lease lasts.
+// pause stops a member for a while, usually for longer than its lease.
 func (in *injector) pause(m *member) {
 	if in.now < m.paused {
-		return // it stands still already
+		return // it has stopped already
 	}
 	left := m.real(m.deadline() - m.clock())
 	m.stops++
@@ -125,8 +125,8 @@ func (in *injector) pause(m *member) {
 	}
 }
 
-// suspend stops the machine of a member for a while: its clock goes on, and its timers have as
-// much left afterwards as before. Those that wake the candidates have a second at most.
+// suspend stops a member's machine for a while. Its clock continues, and its timers have as much
+// left afterwards as before. Those that wake the candidates have at most a second.
 func (in *injector) suspend(m *member) {
 	if in.now < m.paused {
 		return
@@ -158,7 +158,7 @@ func (in *injector) storeFault() {
 	case in.skewed && in.hit(StoreJump):
 		in.server.skew = in.pick(-time.Hour, -10*time.Second, time.Minute, 48*time.Hour)
 	case in.server.poisoned != "":
-		if !in.tables.poisoned() || in.choose(4) == 0 { // to meet some who come and go
+		if !in.tables.poisoned() || in.choose(4) == 0 { // long enough to meet some callers
 			in.server.unpoison()
 		}
 	case in.meets(Poison):

@@ -8,41 +8,41 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// A lasting is one kind of failure that goes on for a long time: all requests of some kind get
-// one answer, or none. Meanwhile the requests of each candidate are counted (allowance.go), and
-// when it has ended a free lock is to be taken within seconds (checkPrompt).
+// A lasting is a failure that lasts: all requests of some kind get the same answer, or none. Each
+// candidate's requests are counted meanwhile (allowance.go). Afterwards a free lock must be taken
+// within seconds (checkPrompt).
 type lasting struct {
 	*fleet
 	answer  Answer
 	ops     string   // put, get, list or all
 	keys    string   // all, locks or sessions
-	of      *process // nil: of everybody
-	lands   bool     // a write that gets no clear answer has landed
-	forges  bool     // somebody answers the peers' questions in the leader's name
+	of      *process // nil: all processes
+	lands   bool     // a write without a clear answer has landed
+	forges  bool     // a forger answers peers in the leader's name
 	from    moment
 	ttl     time.Duration // of most
 	lasts   time.Duration
-	whole   bool // that is ten TTLs at least
+	whole   bool // for at least ten TTLs
 	pending bool // it has not begun yet
-	awaited bool // a lock was free when it ended, and somebody waited
+	awaited bool // a lock was free at its end, and a candidate waited
 	on      bool
 
-	straggler int           // this many claims from now one lands late, and the others never
-	late      time.Duration // by so much
+	straggler int           // the claim that lands late, counted from now; the others never land
+	late      time.Duration // its delay
 }
 
 // A moment is when a failure begins.
 type moment int
 
 const (
-	first     moment = iota // before the store has answered anybody
-	granted                 // a lease is
-	waits                   // somebody waits for a holder
-	claims                  // somebody sends a claim
-	releases                // somebody sends a release
-	givesUp                 // somebody gives an acquisition up
+	first     moment = iota // before the store's first answer
+	granted                 // a lease is granted
+	waits                   // a candidate waits for a holder
+	claims                  // a claim is sent
+	releases                // a release is sent
+	givesUp                 // an acquisition is cancelled
 	begins                  // a session has begun
-	pastFirst               // how many there are
+	pastFirst               // the number of moments
 )
 
 var momentNames = [pastFirst]string{
@@ -52,7 +52,7 @@ var momentNames = [pastFirst]string{
 
 func (m moment) String() string { return momentNames[m] }
 
-// lastingTTLs are the TTLs of these histories, from the least that is allowed to the most.
+// lastingTTLs are these histories' TTLs, from the minimum to the maximum.
 var lastingTTLs = [...]time.Duration{
 	3 * time.Second, protocol.MinTTL, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, protocol.MaxTTL,
 }
@@ -70,7 +70,7 @@ func (l *lasting) draw(brief bool) {
 	l.from = moment(l.choose(int(pastFirst)))
 	l.ttl = lastingTTLs[l.choose(len(lastingTTLs))]
 	l.ttls = [...]time.Duration{l.ttl, min(l.ttl*3/2, protocol.MaxTTL), min(l.ttl*3, protocol.MaxTTL)}
-	// Ten of a long TTL are many tries, so few histories have them.
+	// Ten long TTLs are many tries, so few histories have them.
 	l.lasts, l.whole = l.pick(20*time.Second, 2*time.Minute, 5*time.Minute), true
 	switch often := map[time.Duration]int{10 * time.Minute: 8, time.Hour: 64, protocol.MaxTTL: 256}[l.ttl]; {
 	case often > 0 && (l.choose(often) != often-1 || brief):
@@ -82,21 +82,21 @@ func (l *lasting) draw(brief bool) {
 	case !l.answer.Unsettled() || l.ops != "put":
 	case kind == 3:
 		l.lands = true
-	case kind > 0: // so late that many others have been sent since
+	case kind > 0: // so late that many later claims were sent
 		try := min(protocol.MaxRequest, l.ttl/2) + maxPause
 		l.straggler, l.late = 1+l.choose(2), time.Duration(1+l.choose(24))*try
 		l.lasts = max(l.lasts, l.late+time.Minute)
 	}
 }
 
-// startAt lets the failure begin if this is its moment.
+// startAt starts the failure if this is its moment.
 func (l *lasting) startAt(m moment) {
 	if l.pending && l.from == m {
 		l.start()
 	}
 }
 
-// startWith lets the failure begin with this request.
+// startWith starts the failure if this request is its moment.
 func (l *lasting) startWith(r *request) {
 	switch c := r.from; {
 	case c.write == nil || c.from.on.session != nil:
@@ -123,7 +123,7 @@ func (l *lasting) start() {
 	l.after(l.lasts, nil, func() { l.on = false })
 }
 
-// hits reports that the failure is about this request.
+// hits reports whether the failure affects this request.
 func (l *lasting) hits(r *request) bool {
 	if !l.on || l.forges || r.from.by == nil || l.of != nil && l.of != r.from.by {
 		return false
@@ -146,17 +146,17 @@ func (l *lasting) tell() Failure {
 	return Failure{answer, l.ops, l.from.String(), l.ttl, l.whole, l.awaited}
 }
 
-// A Failure is what a history tells of the failure that lasted.
+// A Failure describes a history's lasting failure.
 type Failure struct {
 	Answer, Ops, From string
 	TTL               time.Duration
-	Whole             bool // for ten TTLs at least
-	Awaited           bool // a lock was free when it ended, and somebody waited whom it had kept from it
+	Whole             bool // for at least ten TTLs
+	Awaited           bool // a lock was free at its end, and it had kept a waiter from it
 }
 
 const forged = "forged words of peers"
 
-// Kinds are the kinds of failure that this one is of.
+// Kinds returns this failure's kinds.
 func (f Failure) Kinds() []string {
 	if f.Answer == "" {
 		return nil
@@ -173,7 +173,7 @@ func (f Failure) Kinds() []string {
 
 const awaited = "at its end a lock is free"
 
-// Kinds are the kinds of failure that there are, but for those that few histories have.
+// Kinds returns all kinds of failures, except those in only a few histories.
 func Kinds() []string {
 	kinds := []string{forged, awaited, "put", "get", "list", "all"}
 	for _, a := range answers {
@@ -186,6 +186,5 @@ func Kinds() []string {
 	return kinds
 }
 
-// maxPause is the longest pause before another try, whatever the TTL: the last of those that
-// double, and a quarter more.
+// maxPause is the longest backoff, whatever the TTL: the longest doubled one, and a quarter more.
 const maxPause = 5 * time.Second

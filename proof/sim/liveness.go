@@ -7,10 +7,10 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// liveness is the end of a history: all is healed, and liveness must hold. Beyond the bound
-// of clocks it need not, and nobody can have a lease of an object that must exist and does not.
-// Nor of one that was deleted by hand and was under a session: a candidate that saw it vanish
-// waits for the end of that session, which need not come.
+// liveness ends a history: it heals everything and checks liveness. With clocks beyond the bound
+// liveness need not hold, and a lock that must exist cannot be acquired if its object does not.
+// Nor can a deleted one under a session: a candidate that saw it vanish waits for that session to
+// end, which need not happen.
 func (w *world) liveness() {
 	w.heal()
 	locks := slices.DeleteFunc(slices.Clone(w.locks), func(l *lock) bool {
@@ -60,13 +60,13 @@ func (w *world) liveness() {
 		first.contends = false
 		w.users.converge(first)
 	}
-	locks = slices.DeleteFunc(locks, func(l *lock) bool { // that nobody else wants
+	locks = slices.DeleteFunc(locks, func(l *lock) bool { // that no other member wants
 		return !slices.ContainsFunc(l.members, func(m *member) bool { return m.contends })
 	})
 	w.await(locks, "is never taken, though its holder has left it", w.takeover(crash))
 }
 
-// heal ends all trouble. Requests on their way arrive soon, and calls that wait in vain end.
+// heal ends all faults. Requests in flight arrive soon, and calls without an answer end.
 func (w *world) heal() {
 	w.logf("all is healed")
 	w.healed, w.users.paused = true, false
@@ -92,7 +92,7 @@ func (w *world) heal() {
 	w.after(0, nil, w.housekeep)
 }
 
-// housekeep sweeps now and then.
+// housekeep sweeps from time to time.
 func (w *world) housekeep() {
 	if w.cfg.WriteOnce {
 		w.server.sweep()
@@ -113,14 +113,13 @@ func (w *world) convergeAll() {
 	}
 }
 
-// takeover is how long, in real time, a lock may stay without a holder while somebody
-// waits for it. A waiter looks after ten seconds, whatever the TTL. A follower, and whoever asks peers,
-// may be kept from looking by a peer's word for as long as a lease is valid, and then looks at its interval. A
-// holder that is gone is waited out in full and, where nothing can be written over, until its
-// marker is swept.
+// takeover returns how long, in real time, a wanted lock may have no holder. A waiter reads after
+// ten seconds, whatever the TTL. A peer's answer may keep a follower, or a candidate that asks
+// peers, from reading while a lease is valid, and then for its interval. A dead holder is waited
+// out in full and, if objects cannot be overwritten, until its marker is swept.
 //
-// Under sessions that is no longer: a waiter has looked at the lock, and then waits out the
-// session, or hears from it that the lock was released.
+// Sessions do not take longer. A waiter that has read the lock waits out the session, or learns
+// from it that the lock was released.
 func (w *world) takeover(gone bool) time.Duration {
 	ttl := w.longest
 	look, kept := infrequent, time.Duration(0)
@@ -137,8 +136,8 @@ func (w *world) takeover(gone bool) time.Duration {
 	return (d+w.longestRest+time.Second)*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
-// await lets time pass until contenders hold the locks, and reports that they do; a
-// promise is broken if they do not.
+// await waits until contenders hold the locks, and reports whether they do. If they do not,
+// liveness is broken.
 func (w *world) await(locks []*lock, otherwise string, patience time.Duration) bool {
 	for end := w.now + patience; w.broken == ""; w.next() {
 		missing := slices.IndexFunc(locks, func(l *lock) bool { return l.holder() == nil })
@@ -153,9 +152,9 @@ func (w *world) await(locks []*lock, otherwise string, patience time.Duration) b
 	return false
 }
 
-// awaitTurns lets time pass until all who wait for seats have had them and have left. Of an object that
-// was deleted by hand nothing is promised: those who held seats in it need not know, and who has seen
-// that waits for the end of their sessions.
+// awaitTurns waits until all waiters for slots have held them and have left. A deleted object
+// promises nothing: its holders need not know, and a caller that saw it vanish waits for their
+// sessions to end.
 func (w *world) awaitTurns(end time.Duration) {
 	for t := w.tables.on; t != nil && !t.deleted && w.broken == ""; w.next() {
 		p := w.tables.waits()
@@ -174,8 +173,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// checkBudget lets the locks be held while the others wait, and counts the requests of each
-// process.
+// checkBudget counts each process's requests while the locks are held and the others wait.
 func (w *world) checkBudget(locks []*lock) {
 	holders := map[*lock]*member{}
 	longest := time.Duration(0)
@@ -195,14 +193,14 @@ func (w *world) checkBudget(locks []*lock) {
 	}
 }
 
-// renewals is how many there may be of a lease in a window of time.
+// renewals returns the most renewals of a lease in a window.
 func renewals(ttl, window time.Duration) int {
 	return int(window*(protocol.Drift+1)/protocol.Drift/protocol.Renewal(ttl)) + 1
 }
 
-// budget is what a process may send in a window of time: for its session a write for each
-// renewal, whatever it holds under it; for each session that it waits for a look for each
-// renewal of that, however many locks it wants; and for other locks what each costs.
+// budget returns what a process may send in a window: for its session, a write per renewal,
+// however many leases it has; for each session that it waits for, a read per renewal, however
+// many locks it wants; and the cost of each other lock.
 func (w *world) budget(p *process, holders map[*lock]*member, window time.Duration) (may traffic) {
 	if p.open != nil {
 		may.writes += renewals(p.open.heartbeat.ttl, window)
@@ -227,9 +225,9 @@ func (w *world) budget(p *process, holders map[*lock]*member, window time.Durati
 	return may
 }
 
-// lookout is what it costs to wait for seats in an object that was deleted, which may last as long as the sessions of
-// those who held some (see awaitTurns): a look for one that is new, each second, looks at those sessions, and a few
-// writes where there is one.
+// lookout returns the cost of waiting for slots in a deleted object, which may take as long as
+// its holders' sessions (see awaitTurns): a read a second for a new object, reads of those
+// sessions, and a few writes if there is one.
 func (w *world) lookout(p *process, watched []*member, window time.Duration) traffic {
 	one := traffic{reads: int(window*(protocol.Drift+1)/protocol.Drift/oneLook) + lookBurst, writes: burst}
 	for _, o := range w.processes {
@@ -240,9 +238,8 @@ func (w *world) lookout(p *process, watched []*member, window time.Duration) tra
 	return one
 }
 
-// looks are those of one who waits: one for each renewal, and a few more until it knows when
-// the holder renews. One whose clock is faster than the holder's looks too early at times,
-// and once more then.
+// looks returns a waiter's reads: one per renewal, and a few more until it knows when the holder
+// renews. A waiter with a faster clock than the holder's sometimes reads too early, and again.
 func (w *world) looks(p *process, holder *member, window time.Duration) int {
 	n := renewals(holder.ttl, window)
 	if p.rate > holder.rate {
@@ -251,14 +248,14 @@ func (w *world) looks(p *process, holder *member, window time.Duration) int {
 	return n + 8
 }
 
-// settled is the shortest pause, on average, between the looks of a waiter that has looked ten times.
+// settled is the shortest average interval of a waiter after ten reads.
 const settled = 600 * time.Millisecond
 
-// plain is what a lock costs that is held under no session: for the holder a write for
-// each renewal, for a waiter its looks.
+// plain returns the cost of a lock without a session: a write per renewal for the holder, reads
+// for a waiter.
 func (w *world) plain(m, holder *member, window time.Duration) traffic {
 	n := renewals(holder.ttl, window)
-	listed := w.name == "epochs" // with each renewal, by who sends it and by who sees it
+	listed := w.name == "epochs" // a listing per renewal, by the sender and by its readers
 	if m == holder {
 		if listed {
 			return traffic{reads: n, writes: n}
@@ -273,15 +270,15 @@ func (w *world) plain(m, holder *member, window time.Duration) traffic {
 		may.reads += n
 	}
 	if w.cfg.Numbered {
-		// Epochs are collected at once here, and not after a day. A candidate that looks
-		// for one that is gone, or was created again, claims in vain before it begins anew.
+		// Epochs are collected at once here, not after a day. A candidate that looks for a
+		// deleted or re-created epoch claims in vain before it starts again.
 		may.reads += 8
 		may.writes = 2
 	}
 	return may
 }
 
-// outlast plays a history in which one kind of failure persists.
+// outlast plays a history in which one failure lasts.
 func (w *world) outlast() {
 	l := w.lasting
 	w.lasting.startAt(first)
@@ -298,10 +295,10 @@ func (w *world) outlast() {
 	}
 }
 
-// promptly is how soon a free lock is taken after the failure has ended: the request that is
-// under way must be given up, if it gets no answer, as a write may not in other trouble of its process
-// (duringWrite); a waiter for the end of a session has two pauses, its own and that of the look at
-// the session; then come a few requests.
+// promptly returns how soon after the failure a free lock is taken. First, a request without an
+// answer must be given up; other faults of a process can leave a write without one (duringWrite).
+// A waiter for a session has two backoffs, its own and that of reading the session. Then come a
+// few requests.
 func (w *world) promptly() time.Duration {
 	d := 2*maxPause + 500*time.Millisecond
 	if w.lasting.answer.Status == 0 || slices.ContainsFunc(w.processes, (*process).writing) {
@@ -310,8 +307,8 @@ func (w *world) promptly() time.Duration {
 	return d*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
-// checkPrompt checks, once the failure has ended, that a lock that is free is taken within seconds
-// where somebody waits for it whom the failure has kept from it.
+// checkPrompt checks that after the failure, each free lock with a waiter that the failure
+// blocked is taken within seconds.
 func (w *world) checkPrompt() {
 	w.users.paused = true
 	most := w.promptly()
@@ -346,8 +343,8 @@ func (w *world) checkPrompt() {
 	}
 }
 
-// isFree reports that nothing stands in the way of the next claim: no holder, no word of who is
-// to go first, and no write that may come yet.
+// isFree reports whether the next claim can succeed: there is no holder, no successor and no
+// cooldown, and no write is in flight.
 func (w *world) isFree(l *lock) bool {
 	if slices.ContainsFunc(l.inFlight, (*request).writes) {
 		return false

@@ -7,21 +7,21 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A metas is what a user has asked the record of its lease to carry. No two changes of a history have
-// one number, so a record says by its meta data which one it carries.
+// A metas is the metadata that a user wants in its lease's record. Every change in a history has
+// its own number, so the metadata shows which change a record carries.
 type metas struct {
-	asked, landed int // the last one, and the last one of which it was told
+	asked, landed int // the last change, and the last one confirmed to the user
 }
 
 const metaName = "change"
 
-// metaOf is the number of the change that a record carries, and 0 if it carries none.
+// metaOf returns the number of a record's change, or 0.
 func metaOf(r record.Record) int {
 	n, _ := strconv.Atoi(r.Meta[metaName])
 	return n
 }
 
-// setMeta is a user that changes the meta data of its lease, a few times in a moment.
+// setMeta changes a lease's metadata a few times in a row.
 func (u *users) setMeta(m *member) {
 	if u.cfg.WriteOnce || !m.leased || m.releasing {
 		return
@@ -33,7 +33,7 @@ func (u *users) setMeta(m *member) {
 	}
 }
 
-// metaAsked takes note of a change. One that comes when the lease has ended is none.
+// metaAsked notes a change, unless the lease has ended.
 func (m *member) metaAsked(ev protocol.SetMeta) {
 	if m.c().Lease().Token == 0 && !m.cfg.Tokenless || !m.leased {
 		return
@@ -41,9 +41,8 @@ func (m *member) metaAsked(ev protocol.SetMeta) {
 	m.terms.Meta, m.terms.metas.asked = ev.Meta, ev.Number
 }
 
-// metaLanded checks that a user is told of a change when the record carries that, or a later one.
-// A record that was deleted or brought back by hand proves nothing, and neither does that of a
-// candidate that has taken the lock since.
+// metaLanded checks that when a user learns that a change has landed, the record carries it or a
+// later one. A record that was deleted, restored or taken over since proves nothing.
 func (led *ledger) metaLanded(m *member, number int) {
 	t := &m.terms.metas
 	if number <= t.landed || number > t.asked {
@@ -61,8 +60,8 @@ func (led *ledger) metaLanded(m *member, number int) {
 	}
 }
 
-// metaWritten checks that a record of a lease that lands carries the last change of which its user
-// was told, or a later one, and none before: so does the last one, which frees the lock.
+// metaWritten checks that a lease's landed record, including the one that frees the lock, carries
+// the last change confirmed to the user, or a later one.
 func (led *ledger) metaWritten(m *member, r record.Record) {
 	t, l := &m.terms.metas, m.c().Lease()
 	ours := m.leased && r.Incarnation() == l.Incarnation() && r.Token == l.Token && !m.on.restored && !m.on.deleted
@@ -71,7 +70,7 @@ func (led *ledger) metaWritten(m *member, r record.Record) {
 	}
 }
 
-// metaSettled checks, when all is healed and has been for a while, that every change has landed.
+// metaSettled checks, some time after the faults, that every change has landed.
 func (led *ledger) metaSettled(m *member) {
 	if t := &m.terms.metas; m.valid() && !m.releasing && t.asked != t.landed {
 		led.violated(Meta, "%v has asked for the change %d, and only %d has landed", m, t.asked, t.landed)
