@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A network brings requests to the store, and answers back.
+// A network carries requests to the store and answers back.
 type network struct {
 	*fleet
 	server    *server
@@ -21,7 +21,7 @@ type network struct {
 	collector *call
 }
 
-// giveUp ends a call whose answer nobody waits for any more.
+// giveUp ends a call that has no waiting caller.
 func (n *network) giveUp(c *call) {
 	if !c.finished {
 		c.over = true
@@ -30,7 +30,7 @@ func (n *network) giveUp(c *call) {
 	}
 }
 
-// resume lets a call go on to its next request, or to its end.
+// resume continues a call to its next request or its end.
 func (n *network) resume(c *call) {
 	c.begun = true
 	if r, more := c.next(); more {
@@ -43,8 +43,8 @@ func (n *network) resume(c *call) {
 	c.done()
 }
 
-// send puts a request on its way. A delete of a marker must arrive once, within the lease that
-// it is sent under, or never: less is promised of markers.
+// send sends a request. A marker's delete must arrive once, within the lease that it is sent
+// under, or never, because markers promise less.
 func (n *network) send(r *request) {
 	m, p := r.from.from, r.from.by
 	marker := r.op == "delete" && n.cfg.Tokenless
@@ -79,7 +79,7 @@ func (n *network) send(r *request) {
 	}
 }
 
-// cut reports that the process is cut off in one way.
+// cut reports whether the process is cut off in this direction.
 func (n *network) cut(p *process, f Fault) bool {
 	switch {
 	case p == nil || n.now >= p.noRequests && f == CutRequests || n.now >= p.noAnswers && f == CutAnswers:
@@ -91,8 +91,8 @@ func (n *network) cut(p *process, f Fault) bool {
 	return true
 }
 
-// strike is what the failure does to a request that it hits, whatever is answered: a write may
-// land, and one of the first claims lands late.
+// strike is the failure's effect on a request, whatever the answer: a write may land, and one of
+// the first claims lands late.
 func (n *network) strike(r *request, land func()) {
 	l := n.lasting
 	if l.lands && r.writes() {
@@ -124,7 +124,7 @@ func (n *network) fly(r *request, delay time.Duration) {
 	})
 }
 
-// delay is how long the network takes. A late message is late by seconds or by a minute.
+// delay returns the network's delay. Late messages are late by up to a minute.
 func (n *network) delay(f Fault, late bool) time.Duration {
 	if n.meets(f) || late {
 		return n.pick(500*time.Millisecond, time.Second, 2500*time.Millisecond, 8*time.Second, 60*time.Second)
@@ -136,7 +136,7 @@ func (n *network) delay(f Fault, late bool) time.Duration {
 	return slow + time.Duration(1+n.choose(30))*time.Millisecond
 }
 
-// arrive is the request at the store, and the answer on its way back.
+// arrive serves a request at the store, and sends the answer back.
 func (n *network) arrive(r *request) {
 	if r.expires != 0 && n.now >= r.expires {
 		return
@@ -156,13 +156,13 @@ func (n *network) arrive(r *request) {
 	n.after(n.delay(LateAnswer, r.from.lateAnswer), r.from.on, func() { n.deliver(r, a) })
 }
 
-// deliver brings an answer to its call, if that still waits for it.
+// deliver passes an answer to its call if that still waits for it.
 func (n *network) deliver(r *request, a answer) {
 	c := r.from
 	switch {
 	case c.over:
 		n.met(LateAnswer)
-	case c.waits == r: // and not the answer to its double
+	case c.waits == r: // and not for the duplicate's answer
 		switch absent := errors.Is(a.error(), store.ErrNotExist); {
 		case absent && c.from != nil:
 			c.from.absent = a.at
@@ -174,7 +174,7 @@ func (n *network) deliver(r *request, a answer) {
 	}
 }
 
-// serve is what the store does, and what it says.
+// serve returns the store's answer, including its faults.
 func (n *network) serve(r *request) answer {
 	refused := func(kind error) answer { return answer{err: r.fails(kind)} }
 	var a answer
@@ -210,7 +210,7 @@ func (n *network) serve(r *request) answer {
 	return a
 }
 
-// land carries out a request, and looks at what that does to the promises.
+// land carries out a request, and checks the promises that it affects.
 func (n *network) land(r *request) answer {
 	of, number, numbered := layout.Epoch(r.key)
 	top := int64(0)
@@ -247,8 +247,8 @@ func (n *network) land(r *request) answer {
 			n.violated(Highest, "epoch %d was deleted", number)
 		}
 	case r.op == "put" && numbered && number < top && r.only.Absent():
-		n.met(Recreated, r.key) // it must not count, and its sender must find out
-	case !r.claims(), numbered && number <= top: // that one says that a lease is over
+		n.met(Recreated, r.key) // it must not count, and its sender must notice
+	case !r.claims(), numbered && number <= top: // such a claim ends a lease
 	default:
 		n.ledger.claimed(r, number)
 		n.ledger.remembered(r, true)
@@ -260,7 +260,7 @@ func (n *network) land(r *request) answer {
 	return a
 }
 
-// collect begins to collect epochs, with no regard to how old they are.
+// collect starts a collection of epochs, however young they are.
 func (n *network) collect() {
 	if !n.cfg.Numbered || n.collector != nil {
 		return
@@ -270,7 +270,7 @@ func (n *network) collect() {
 	collection := begin(nil, nil, func(ctx context.Context) {
 		epochs, _ := n.lay(remote{}, l.key, 0).(layout.Epochs)
 		for _, err := range epochs.Collect(ctx, what) {
-			_ = err // what it cannot collect stays
+			_ = err // the rest stays
 		}
 	})
 	collection.done = func() { n.collector = nil }

@@ -9,47 +9,49 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A pacing is what a part of the semaphore may send, and what it owes to those who wait: allowances as
-// those of candidates (allowance.go), which follow from what is promised.
+// A pacing is what a part of the semaphore may send, and what it owes its waiters. Its allowances
+// are like a candidate's (allowance.go), and are derived from the promises:
 //
-//   - Whoever waits looks once a second at most, but for some looks when a seat was granted to
-//     somebody: the pauses grow from some milliseconds, by an eighth at least.
-//   - A change is tried once a second at most, but for those of the first seconds, and when others were
-//     faster. It is followed by a look.
-//   - One that was not let into a full table looks as one that comes when it is.
-//   - A word of a change is worth one look, until the table has changed.
-//   - A table all of whose callers hold seats sends nothing, but for one look for each word.
+//   - A waiter reads at most once a second, with some more reads when a slot was granted: the
+//     intervals grow from a few milliseconds by at least 1/8.
+//   - A change is tried at most once a second, except in the first seconds and when others were
+//     faster. A read follows it.
+//   - A caller refused by a full table may read as a new caller when there is room.
+//   - A notification is worth one read until the table changes.
+//   - While all callers of a table hold slots, it sends one read per notification and nothing
+//     else.
 type pacing struct {
 	looks, changes, failing allowance
-	settles                 time.Duration // until then, by its clock, it settles what nobody waits for
-	answered                *call         // its answer is being taken in
+	settles                 time.Duration // until then, on its clock, it settles what no caller waits for
+	answered                *call         // the call with the present answer
 
-	writeFailed bool          // the last one has
-	lookFailed  bool          // the last one has
-	heard       bool          // a word of a change, since the table has last changed
-	words       int           // that it has heard, and has not looked for while all of its callers held seats
-	silent      int           // failures in a row of which nobody has been told
+	writeFailed bool          // the last one did
+	lookFailed  bool          // the last one did
+	heard       bool          // a notification since the table last changed
+	words       int           // notifications not yet followed by a read while all callers held slots
+	silent      int           // failures in a row without a report
 	silentSince time.Duration // the first of these
-	reminded    time.Duration // when they were last told; 0: never
+	reminded    time.Duration // when they were last reported; 0: never
 }
 
-// oneLook is what a look costs: the pauses of whoever waits are of a second, and up to a quarter shorter.
+// oneLook is the cost of a read: a waiter's interval is a second, and up to a quarter shorter.
 const oneLook = 3 * time.Second / 4
 
-// lookBurst is how many looks there may be at a time. The head's pauses of 3 ms grow by a half, and come to a
-// second after fifteen. Those of the others are an eighth of the time waited, or chance makes them a quarter
-// shorter: with answers after 10 ms that is 37 looks more than one in oneLook when they come to that.
+// lookBurst is the number of reads in a burst. The head's intervals start at 3 ms, grow by half,
+// and reach a second after fifteen reads. The others' are 1/8 of the time waited, and jitter may
+// make them a quarter shorter: with answers after 10 ms, they have then read 37 times more than
+// once per oneLook.
 const lookBurst = 40
 
-// acted lets a part send requests anew, because somebody wants something.
+// acted refills a part's allowances, because a caller wants something.
 func (p *part) acted() {
 	p.looks.fill(p.now, lookBurst*oneLook)
 	p.changes.fill(p.now, burst*time.Second)
 	p.failing.fill(p.now, p.most())
 }
 
-// most is what may be saved of tries that fail. A caller that leaves has a TTL to settle that, and more tries
-// in it.
+// most returns the limit of savings for failing tries. A caller that leaves has a TTL to settle
+// that, and more tries.
 func (p *part) most() time.Duration {
 	if len(p.who(leaves)) > 0 || p.clock() < p.settles {
 		return holding * time.Second
@@ -57,7 +59,7 @@ func (p *part) most() time.Duration {
 	return burst * time.Second
 }
 
-// wanted checks that a part sends nothing if all of its callers hold seats, but for a look when it was told something.
+// wanted checks that a part whose callers all hold slots sends only a read per notification.
 func (st *seats) wanted(p *part, a protocol.Action) {
 	if len(p.who(asks, leaves)) > 0 || p.clock() <= p.settles {
 		return
@@ -70,7 +72,7 @@ func (st *seats) wanted(p *part, a protocol.Action) {
 	st.violated(Budget, "%v wants %s, and nobody wants anything of it", p, brief{a})
 }
 
-// sent checks that a part may send this.
+// sent checks that a part may send this request.
 func (st *seats) sent(r *request) {
 	p := r.from.part
 	if st.arm == Far {
@@ -82,7 +84,7 @@ func (st *seats) sent(r *request) {
 		st.met(Persists)
 		a, cost, most, what = &p.failing, time.Second, p.most(), "requests that fail"
 		if st.lasting.ops == "all" {
-			cost /= 2 // the write of a try, and its look
+			cost /= 2 // a try's write and its read
 		}
 	case r.writes():
 		a, cost, most, what = &p.changes, time.Second, burst*time.Second, "changes"
@@ -93,7 +95,7 @@ func (st *seats) sent(r *request) {
 	}
 }
 
-// changed lets all look and try again, because somebody's change has landed.
+// changed lets all parts read and try again, because a change has landed.
 func (st *seats) changed(granted bool) {
 	for _, p := range st.tables.parts() {
 		p.silent, p.heard = 0, false
@@ -105,13 +107,13 @@ func (st *seats) changed(granted bool) {
 	}
 }
 
-// taken takes note of what a part hears.
+// taken notes what a part hears.
 func (st *seats) taken(p *part, ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.SessionExpired: // it has another try
 		p.looks.left += oneLook
 		p.changes.left += time.Second
-	case queue.Told: // the first one is heeded, whoever says it
+	case queue.Told: // the first counts, whoever sends it
 		if !p.heard {
 			p.looks.left += oneLook
 		}
@@ -132,7 +134,7 @@ func (st *seats) taken(p *part, ev protocol.Event) {
 	}
 }
 
-// failed checks that those who wait while something fails for a long time are told of it.
+// failed checks that waiters are told about a lasting failure.
 func (st *seats) failed(p *part, bad bool) {
 	switch {
 	case st.arm != Lasting:
@@ -151,7 +153,7 @@ func (st *seats) failed(p *part, bad bool) {
 	}
 }
 
-// told takes note of trouble that those who wait are told of: once a minute.
+// told notes a report of store errors, and checks that waiters get at most one a minute.
 func (st *seats) told(p *part) {
 	if least := reminder * (protocol.Drift - 1) / protocol.Drift; p.reminded > 0 && st.now-p.reminded < least && st.arm != Far {
 		st.violated(Returns, "%v is told of trouble again after %v", p, st.now-p.reminded)
@@ -159,7 +161,7 @@ func (st *seats) told(p *part) {
 	p.silent, p.reminded = 0, st.now
 }
 
-// stepped checks that nobody goes on to wait after a refusal for good.
+// stepped checks that no caller waits on after a permanent error.
 func (st *seats) stepped(p *part) {
 	c := p.answered
 	if c == nil || !c.struck || !st.lasting.answer.Final || is(c.err, store.ErrUnknownOutcome) {
@@ -170,8 +172,8 @@ func (st *seats) stepped(p *part) {
 	}
 }
 
-// stuck is for the moment when a failure has ended: what it returns is a part with somebody who still
-// waits whom the failure has kept from a seat, although all seats are free; nil: there is none.
+// stuck is called when a failure has ended. If all slots are free then, the function it returns
+// finds a part whose caller is still waiting because of the failure, or nil.
 func (st *seats) stuck() func() *part {
 	t := st.tables.on
 	if t == nil || t.there && len(t.now.Seats()) > 0 || slices.ContainsFunc(t.inFlight, (*request).writes) {

@@ -8,29 +8,29 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// A paper is a lease that was detached, as its owner has it: on a machine whose clock says until
+// A paper is a detached lease in its owner's hands. The clock of the owner's machine says until
 // when the owner works under it. Papers of one lease are copies.
 type paper struct {
 	on       *lock
-	claim    int // that began the lease
+	claim    int // the one that began the lease
 	proof    protocol.Proof
 	owner    *process
-	deadline time.Duration // the owner relies on it before this, on the owner's clock
+	deadline time.Duration // on the owner's clock, the owner relies on it until then
 	tries    int
 	lineage  *lineage
 }
 
-// A lineage is what the papers of one lease have in common.
+// A lineage is shared by all papers of one lease.
 type lineage struct {
-	copied bool // there is more than one owner
-	ended  bool // one has begun to hold or to free the lease, and none relies on its paper any more
-	freed  bool // one has begun to free it
+	copied bool // it has several owners
+	ended  bool // an owner has begun to hold or free the lease, and none relies on its paper any more
+	freed  bool // an owner has begun to free it
 }
 
-// relies reports that the owner may work under the lease now.
+// relies reports whether the owner may work under the lease now.
 func (p *paper) relies() bool { return !p.lineage.ended && p.owner.clock() < p.deadline }
 
-// mark adds a mark. Copies that were made before do not have it.
+// mark adds a mark, but not to earlier copies.
 func (p *paper) mark(incarnation string) {
 	p.proof.Marks = append(slices.Clone(p.proof.Marks), incarnation)
 }
@@ -40,7 +40,7 @@ func (l *lock) drop(p *paper) {
 	l.papers = slices.DeleteFunc(l.papers, func(other *paper) bool { return other == p })
 }
 
-// detach is a user that leaves its lease to others, if it can.
+// detach detaches a user's lease, if possible.
 func (u *users) detach(m *member) bool {
 	if u.cfg.Tokenless || m.under != nil || m.beats != nil || !m.leased {
 		return false
@@ -51,7 +51,7 @@ func (u *users) detach(m *member) bool {
 	return true
 }
 
-// detached takes in what is left of a lease: of one that a member has detached, or has renewed.
+// detached makes a paper of a lease that a member has detached or renewed.
 func (u *users) detached(m *member, a protocol.Detached) {
 	p := &paper{on: m.on, claim: m.claim, owner: m.process, lineage: &lineage{}}
 	if from := m.attaches; from != nil {
@@ -72,14 +72,14 @@ func (u *users) detached(m *member, a protocol.Detached) {
 		}
 		u.met(Detached, m)
 	}
-	// The owner goes by the clock of the machine that has written last.
+	// The owner uses the clock of the machine that wrote last.
 	p.deadline = m.c().Deadline()
 	p.proof = protocol.Proof{Token: a.Record.Token, WriteID: a.Record.WriteID, Expires: a.Record.ExpiresAt}
 	u.papers(p)
 }
 
-// papers lets the owner of a paper use it some time, and perhaps a second one with a copy, at
-// the same moment.
+// papers lets the owner use a paper later, and maybe a second owner use a copy at the same
+// moment.
 func (u *users) papers(p *paper) {
 	p.on.papers = append(p.on.papers, p)
 	pause := u.pick(time.Second, 50*time.Millisecond, 5*time.Second, 20*time.Second)
@@ -93,7 +93,7 @@ func (u *users) papers(p *paper) {
 	}
 }
 
-// attachIn lets some process use a paper in a while.
+// attachIn lets some process use a paper after a while.
 func (u *users) attachIn(pause time.Duration, p *paper) {
 	m := p.on.members[u.choose(len(p.on.members))]
 	u.after(pause, nil, func() {
@@ -109,14 +109,14 @@ func (u *users) attachIn(pause time.Duration, p *paper) {
 	})
 }
 
-// attach uses a paper. Before a renewal is sent its owner keeps the mark of that renewal, so that
-// a crash does not lose the lease.
+// attach uses a paper. Before a renewal is sent, its owner stores the renewal's mark, so that a
+// crash does not lose the lease.
 func (u *users) attach(m *member, p *paper, use protocol.Use) {
 	proof := p.proof
 	switch use {
 	case protocol.ToRenew:
 		p.mark(m.c().NextIncarnation())
-		for _, other := range p.on.papers { // who promises less relies on no more (A7)
+		for _, other := range p.on.papers { // a shorter promise also shortens the others' (A7)
 			if other.claim == p.claim {
 				other.deadline = min(other.deadline, other.owner.clock()+protocol.Validity(m.ttl))
 			}
@@ -132,11 +132,11 @@ func (u *users) attach(m *member, p *paper, use protocol.Use) {
 	m.e.Attach(protocol.Attach{Proof: proof, Use: use})
 }
 
-// notAttached is the end of an attachment that failed.
+// notAttached ends a failed attachment.
 func (u *users) notAttached(m *member, a protocol.Failed) {
 	p := m.attaches
 	m.attaches = nil
-	if a.Open != "" && m.using == protocol.ToHold { // a renewal's mark is kept before it is sent
+	if a.Open != "" && m.using == protocol.ToHold { // a renewal's mark was stored before it was sent
 		p.mark(a.Open)
 	}
 	for _, lost := range []error{protocol.ErrCopied, protocol.ErrTaken, protocol.ErrFreed, protocol.ErrVanished} {
@@ -153,8 +153,8 @@ func (u *users) notAttached(m *member, a protocol.Failed) {
 	u.attachIn(u.pick(time.Second, 100*time.Millisecond, 5*time.Second), p)
 }
 
-// lostPaper checks A12: the only owner of a lease is told that it was lost when it was, and not
-// because of what this process, or the one before, has sent itself.
+// lostPaper checks A12: the only owner of a lease is told about its loss only if it was lost, and
+// not because of what this process, or the one before, has sent.
 func (led *ledger) lostPaper(m *member, p *paper, err error) {
 	r, there := led.returns.server.current(m.on)
 	l := p.lineage
@@ -167,8 +167,8 @@ func (led *ledger) lostPaper(m *member, p *paper, err error) {
 	}
 }
 
-// oneOwner checks P2 for leases that are detached: while an owner may work under one, no later lease
-// is valid.
+// oneOwner checks P2 for detached leases: while an owner may work under one, no later lease is
+// valid.
 func (led *ledger) oneOwner(l *lock) {
 	if led.arm == Far || l.deleted {
 		return

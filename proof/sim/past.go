@@ -7,17 +7,16 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// remembered checks what a record that has landed tells of the leases before: those that there were,
-// each once, in order, and none else. A claim makes it, and no other write changes it.
+// remembered checks a landed record's history: the earlier leases, each once, in order, and no
+// others. A claim makes it, and no other write changes it.
 //
-// It is checked by the bytes in the store. Their writer cannot have seen more than the claims
-// that landed before; a claim that lands has seen all of them, unless somebody has deleted the
-// object.
+// It checks the bytes in the store. Their writer can have seen only claims that landed earlier. A
+// claim that lands has seen all of them, unless the object was deleted.
 func (led *ledger) remembered(r *request, claims bool) {
 	l := r.from.from.on
 	if last := len(l.claims) - 1; !claims && last > 0 && len(l.claims[last].remembers) > 0 && bytes.HasSuffix(r.body, l.claims[last].remembers) &&
 		bytes.Contains(r.body, []byte(`"write_id":"`+l.claims[last].wrote.Incarnation()+".")) {
-		return // as it mostly is, and in less time
+		return // the usual case, and faster
 	}
 	got, err := record.DecodeIn(record.AnyLayout, r.body)
 	switch {
@@ -35,7 +34,7 @@ func (led *ledger) remembered(r *request, claims bool) {
 				l.key, last.History, last.Term, got.History, got.Term)
 		}
 		if last := &l.claims[len(l.claims)-1].wrote; got.Held {
-			last.Holder, last.WriteID = got.Holder, got.WriteID // of another one, if the lease was detached
+			last.Holder, last.WriteID = got.Holder, got.WriteID // another holder, if the lease was detached
 		}
 		return
 	}
@@ -44,7 +43,7 @@ func (led *ledger) remembered(r *request, claims bool) {
 	past := got.Past()
 	told, newest := led.told(l, past)
 	switch {
-	case l.deleted && !led.existing: // who creates the object anew need not have seen it
+	case l.deleted && !led.existing: // the creator of a new object need not have seen it
 	case got.CountedTerm() != int64(last):
 		led.violated(Remember, "the claim %d of %s has term %d", last, l.key, got.CountedTerm())
 	case last > 1 && (len(past) == 0 || newest != last-1):
@@ -55,7 +54,8 @@ func (led *ledger) remembered(r *request, claims bool) {
 	if len(past) > 0 {
 		mark := l.claims[last].incarnation
 		same := mark == l.claims[newest].wrote.Incarnation()
-		// With epochs another may have ended a lease, and never come to claim the next one.
+		// With epochs, another candidate may have ended a lease without ever claiming the next
+		// one.
 		own := same && r.from.write.Over.Incarnation() == mark
 		if how := past[0].How; how == record.EndedAgain && !same || how == record.EndedByTakeover && own || how == "" {
 			led.violated(Remember, "the lease before the claim of %s is said to be %q", mark, how)
@@ -63,23 +63,23 @@ func (led *ledger) remembered(r *request, claims bool) {
 	}
 }
 
-// candidate is what all incarnations of one candidate have in common: see incarnation.
+// candidate returns the common part of one candidate's incarnations: see incarnation.
 func candidate(incarnation string) string {
 	return strings.Join(strings.SplitN(incarnation, "-", 4)[:3], "-")
 }
 
-// told checks the entries one by one, and counts the leases that they tell of. newest is the claim
-// that the first of them ends with. Where a deletion by hand has let two leases have one token, an entry does
-// not tell which of them it is of.
+// told checks each entry, and counts the leases in them. newest is the last claim of the first
+// entry. After a deletion two leases may have the same token, and an entry does not say which of
+// them it means.
 func (led *ledger) told(l *lock, past []record.Past) (told, newest int) {
-	at := len(l.claims) - 1 // the claim that this entry must come before
+	at := len(l.claims) - 1 // the claim after this entry
 	for i, p := range past {
 		end := at - 1
 		for end > 0 && l.claims[end].token != p.Token {
 			end--
 		}
 		begin := end - int(p.Leases) + 1
-		// Where the object was deleted, the last record that was seen need not be the last one there was.
+		// After a deletion, the last record seen need not be the last one.
 		other := l.claims[max(end, 0)].wrote.Holder != p.Holder && !l.deleted
 		if end < 1 || begin < 1 || l.claims[begin].token != p.First || l.claims[end].wrote.CountedTerm() != p.Term || other {
 			if !l.excused {
@@ -87,7 +87,7 @@ func (led *ledger) told(l *lock, past []record.Past) (told, newest int) {
 			}
 			return told, newest
 		}
-		for n := begin; n < end; n++ { // who held a lease last has claimed the next one
+		for n := begin; n < end; n++ { // the last holder has claimed the next lease
 			if before, next := l.claims[n].wrote, l.claims[n+1]; candidate(before.Incarnation()) != candidate(next.incarnation) || before.Holder != p.Holder && !l.deleted {
 				led.violated(Remember, "%+v is said to be of one candidate", p)
 			}

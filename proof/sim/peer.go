@@ -8,15 +8,14 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// A peers brings the questions of followers to leaders, and answers back.
+// A peers carries followers' questions to leaders, and answers back.
 type peers struct {
 	*fleet
 	network *network
 	lasting *lasting
 }
 
-// poll sends a question to the candidate at the address. Without an answer its sender
-// gives up.
+// poll sends a question to the candidate at an address. Without an answer, the sender gives up.
 func (ps *peers) poll(m *member, a protocol.PollPeer) {
 	ps.lasting.countPoll(m)
 	q := question{from: m, life: m.life, number: a.Number, known: a.Known}
@@ -37,8 +36,8 @@ func (ps *peers) poll(m *member, a protocol.PollPeer) {
 	}
 }
 
-// receive passes a question on to the member of the process that holds the lock, or may
-// have held it, which keeps it for as long as there is no news.
+// receive passes a question to the process's member that holds the lock, or may have held it. The
+// member keeps the question until there is news.
 func (ps *peers) receive(p *process, q question, wait time.Duration) {
 	var to *member
 	for _, m := range q.from.on.members {
@@ -61,7 +60,7 @@ func (ps *peers) receive(p *process, q question, wait time.Duration) {
 	ps.answer(to)
 }
 
-// answer answers the questions for which there is news, or no time left.
+// answer answers the questions with news, and those out of time.
 func (ps *peers) answer(m *member) {
 	if len(m.parked) == 0 {
 		return
@@ -79,7 +78,7 @@ func (ps *peers) answer(m *member) {
 	})
 }
 
-// reply sends a word: the truth of this moment, mostly.
+// reply sends an answer, usually the truth at this moment.
 func (ps *peers) reply(m *member, q question, heard protocol.PeerAnswer) {
 	switch {
 	case ps.hit(PeerLost):
@@ -110,16 +109,17 @@ func (ps *peers) deliver(q question, heard protocol.PeerAnswer) {
 	m.e.Tell(heard)
 }
 
-// fewTTLs is for how many TTLs peers alone may keep a candidate from looking at the store.
+// fewTTLs is the number of TTLs for which peers alone may keep a candidate from reading the
+// store.
 const fewTTLs = 3
 
-// checkLooks checks that a candidate that wants to know who holds the lock looks at the store now
-// and then, whatever its peers say: their words prove nothing.
+// checkLooks checks that a candidate interested in the holder reads the store from time to time,
+// whatever its peers say, because their answers prove nothing.
 func (ps *peers) checkLooks(m *member, heard protocol.PeerAnswer) {
 	seen, _, _ := m.c().Observed()
 	now := m.clock()
 	switch {
-	case m.leased || heard.Err != nil || !heard.Status.Leading || m.asked != nil || m.watcher() != nil: // that looks
+	case m.leased || heard.Err != nil || !heard.Status.Leading || m.asked != nil || m.watcher() != nil: // which reads
 		m.blind = 0
 	case m.blind == 0:
 		m.blind, m.blindStops = now, m.stops
@@ -128,9 +128,9 @@ func (ps *peers) checkLooks(m *member, heard protocol.PeerAnswer) {
 	}
 }
 
-// truth is what a member can say of itself.
+// truth returns what a member can say about itself.
 func (ps *peers) truth(m *member) protocol.PeerAnswer {
-	limit := time.Duration(0) // the reading of its clock at which its session ends
+	limit := time.Duration(0) // when its session ends, on its clock
 	if m.under != nil {
 		limit = m.under.Until()
 	}
@@ -142,7 +142,7 @@ func (ps *peers) truth(m *member) protocol.PeerAnswer {
 	return heard
 }
 
-// forge answers a question in the leader's name: it leads, and will for a long time.
+// forge answers in the leader's name that it leads, and will for a long time.
 func (ps *peers) forge(q question) {
 	seen, _, _ := q.from.c().Observed()
 	word := protocol.PeerStatus{

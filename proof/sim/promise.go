@@ -11,51 +11,51 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// The promises, as Result names them.
+// The promises, named as in Result.
 const (
-	P1       = "P1"       // tokens grow, and each is one lease's
+	P1       = "P1"       // tokens grow, and each belongs to one lease
 	P2       = "P2"       // at most one lease is valid
-	D1       = "D1"       // the name of a session is used once
-	D2       = "D2"       // no lock names a session before that exists
-	D3       = "D3"       // a session that is valid is ended by nobody else
-	D6       = "D6"       // no lock names a session that goes on, while nobody holds it
-	D7       = "D7"       // all leases under a session end before anything is sent about its end
-	Fence    = "fence"    // the resource never goes back
-	Absence  = "existing" // who may not create the object does not
-	Ended    = "ended"    // who was told that its lease is over is not told otherwise
-	Foreign  = "foreign"  // what is no record of ours is left alone
-	Lease    = "lease"    // the only owner of a detached lease can go on with it
+	D1       = "D1"       // a session's name is used once
+	D2       = "D2"       // no lock names a session that does not exist yet
+	D3       = "D3"       // no other process ends a valid session
+	D6       = "D6"       // no lock names a live session without being held
+	D7       = "D7"       // a session's leases end before anything is sent about its end
+	Fence    = "fence"    // the protected resource never goes back
+	Absence  = "existing" // only candidates that may create the object do so
+	Ended    = "ended"    // a lease reported as ended stays ended
+	Foreign  = "foreign"  // unrecognized objects are left alone
+	Lease    = "lease"    // a detached lease's only owner can continue it
 	Highest  = "highest"  // the highest epoch is never deleted
-	Liveness = "liveness" // who waits gets the lock in time
-	Budget   = "budget"   // of requests
-	Pace     = "pace"     // no more requests than the pauses allow, while something fails
-	Prompt   = "prompt"   // then a free lock is taken within seconds
-	Looks    = "looks"    // peers do not keep a follower from looking at the store
-	Returns  = "returns"  // each call returns once, in time, and says what is so
-	Remember = "remember" // a record tells of the leases before it, and of none else
+	Liveness = "liveness" // waiters get the lock in time
+	Budget   = "budget"   // on requests
+	Pace     = "pace"     // while something fails, no more requests than the intervals allow
+	Prompt   = "prompt"   // after that, a free lock is taken within seconds
+	Looks    = "looks"    // peers do not keep a follower from reading the store
+	Returns  = "returns"  // each call returns once, in time, and truthfully
+	Remember = "remember" // a record lists the leases before it, and no others
 	Sense    = "sense"    // the state machine does not panic
-	Terms    = "terms"    // what an acquisition asks for holds for its lease, and for no other
-	Meta     = "meta"     // a record carries the changes of which its holder is told that they have landed
-	Rest     = "rest"     // a lock that rests is left alone
-	Seats    = "V"        // the seats of a semaphore that are used are not more than there are
-	Tokens   = "T"        // the tokens of its grants grow, and each is one grant's
-	Fair     = "F"        // nobody is granted a seat before one who came first and waits
-	Live     = "L"        // an entry of a session that goes on is taken out by its owner only
-	Orphaned = "O"        // nothing of such a session is there that nobody settles
-	Entries  = "entries"  // each entry is what its owner asked for, and it gives nothing away that it uses
-	Idle     = "idle"     // no seat is free while somebody waits for it
+	Terms    = "terms"    // an acquisition's options apply to its lease, and to no other
+	Meta     = "meta"     // a record carries the changes that its holder believes landed
+	Rest     = "rest"     // no lock is taken during its cooldown
+	Seats    = "V"        // no more slots of a semaphore are used than there are
+	Tokens   = "T"        // a semaphore's tokens grow, and each belongs to one grant
+	Fair     = "F"        // no caller gets a slot before an earlier one that waits
+	Live     = "L"        // only its owner removes an entry of a live session
+	Orphaned = "O"        // no such entry is left without an owner that settles it
+	Entries  = "entries"  // each entry is what its owner asked for, and no owner gives away what it uses
+	Idle     = "idle"     // no slot is free while the head of the queue could have it
 	Size     = "size"     // a semaphore keeps its size
 )
 
-// A ledger checks what is promised of locks and sessions, by what has landed and been granted.
+// A ledger checks the promises about locks and sessions, by what has landed and been granted.
 type ledger struct {
 	*fleet
 	returns     *returns
-	sessionOver func(*member) // is called for somebody, when a record says that its session is over
+	sessionOver func(*member) // called for some member when a record says that its session ended
 }
 
-// oneLease checks P2: at most one lease of a lock is valid at any instant. A lease can begin to
-// be valid only by an event, so it is enough to look after each.
+// oneLease checks P2: at most one lease of a lock is valid at any time. Only an event can make a
+// lease valid, so a check after each is enough.
 func (led *ledger) oneLease() {
 	for _, l := range led.locks {
 		var holder *member
@@ -77,12 +77,12 @@ func (led *ledger) oneLease() {
 	}
 }
 
-// unseen reports that two may hold leases because somebody has deleted the object: one of
-// them did not know that there was another. A candidate that saw the other's record before
-// the object vanished waits for the end of that lease before it creates the object.
+// unseen reports whether two members may hold leases because the object was deleted and one did
+// not know about the other. A candidate that saw the other's record before the object vanished
+// waits for that lease to end before it creates the object.
 //
-// A holder under a session does not look at the object, and so never learns that it was
-// deleted. Then another candidate may have created it without knowing that.
+// A holder under a session does not read the object and never learns about the deletion. So
+// another candidate may have created it unknowingly.
 func (led *ledger) unseen(a, b *member) bool {
 	l := a.on
 	if !l.deleted || led.existing {
@@ -100,9 +100,9 @@ func (led *ledger) unseen(a, b *member) bool {
 		l.claims[b.claim].created && ignorant
 }
 
-// orphans checks D6: a lock that names a session of a process that goes on with it is held, or
-// about to be settled, and the session knows of that. Once somebody has deleted its object, a claim that was to create it may
-// land long after its sender has seen it there, and forgotten the claim.
+// orphans checks D6: if a lock names a live session, its process holds the lock or is about to
+// settle it, and the session knows that. After a deletion, a claim that creates the object may
+// land long after its sender has seen it there and forgotten the claim.
 func (led *ledger) orphans() {
 	for _, l := range led.locks {
 		s := l.names
@@ -117,8 +117,8 @@ func (led *ledger) orphans() {
 	}
 }
 
-// written checks what sessions promise of the record that a candidate has written, in the epoch
-// that is above the highest by so many. A claim in the highest one says that its lease is over.
+// written checks the sessions' promises about a record that was written in the epoch this far
+// above the highest. A claim in the highest epoch says that its lease ended.
 func (led *ledger) written(r *request, above int64) {
 	m, record := r.from.from, r.from.write.Record
 	if m.on.session == nil && r.from.write.Op == protocol.Free && above >= 0 {
@@ -153,7 +153,7 @@ func (led *ledger) written(r *request, above int64) {
 	}
 }
 
-// sessionWritten checks D1 and D3, in the object of a session.
+// sessionWritten checks D1 and D3 in a session's object.
 func (led *ledger) sessionWritten(m *member, r *request, record record.Record) {
 	l := m.on
 	s := l.session
@@ -175,18 +175,18 @@ func (led *ledger) sessionWritten(m *member, r *request, record record.Record) {
 	}
 }
 
-// claimed checks P1: the tokens of claims that landed strictly grow.
+// claimed checks P1: the tokens of landed claims strictly grow.
 //
-// With the object a deletion by hand takes the token away, and then less is promised: a
-// candidate that creates the object starts at the store's time, so its token is the largest
-// if it saw that there is no object in a later second than that of the last claim. With
-// Existing nobody creates it, and everything is promised.
+// A deletion removes the token too, so less is promised. A candidate that creates the object
+// starts with the store's time. Its token is the largest if it saw the object missing in a later
+// second than that of the last claim. With Existing no candidate creates it, and everything is
+// promised.
 func (led *ledger) claimed(r *request, number int64) {
 	l := r.from.from.on
 	record := r.from.write.Record
 	mark, _, _ := strings.Cut(record.WriteID, ".")
 	if len(l.claims) == 0 {
-		l.claims = append(l.claims, claim{}) // so that 0 is none
+		l.claims = append(l.claims, claim{}) // so that 0 means none
 	}
 	l.claims = append(l.claims, claim{incarnation: mark, token: record.Token, created: r.only.Absent()})
 	late := l.deleted && !led.existing && r.only.Absent() && r.from.absent/time.Second <= l.claimed/time.Second
@@ -208,9 +208,9 @@ func (led *ledger) claimed(r *request, number int64) {
 	}
 }
 
-// grant checks P1 once more, for leases: each has a claim of its own that landed, no two
-// have one token, and where no clock is beyond the bound they come in order. One that is granted
-// when its session is over already is never valid, and may come late.
+// grant checks P1 for leases: each has its own landed claim, no two have the same token, and with
+// clocks within the bound they come in order. A lease granted after its session ended is never
+// valid, and may come late.
 func (led *ledger) grant(m *member) {
 	r, l := m.c().Lease(), m.on
 	if p := m.attaches; p != nil {
@@ -239,7 +239,7 @@ func (led *ledger) grant(m *member) {
 	}
 }
 
-// attached checks of a lease that was detached and goes on here that it is the same one.
+// attached checks that an attached lease is the one that was detached.
 func (led *ledger) attached(m *member, p *paper) {
 	m.attaches, m.claim, m.ended = nil, p.claim, 0
 	if r := m.c().Lease(); r.Token != p.proof.Token || r.Token != m.on.claims[p.claim].token {
@@ -248,8 +248,7 @@ func (led *ledger) attached(m *member, p *paper) {
 	m.on.drop(p)
 }
 
-// work lets a holder write to the resource, if its lease is valid now. The write may
-// arrive at any time.
+// work writes to the resource under a lease that is valid now. The write may arrive at any time.
 func (led *ledger) work(m *member) {
 	if led.cfg.Tokenless || !m.valid() {
 		return
@@ -258,14 +257,14 @@ func (led *ledger) work(m *member) {
 	led.after(led.pick(5*time.Millisecond, 100*time.Millisecond, 2*time.Second, 15*time.Second), nil, func() { led.arrived(m.on, token, claim) })
 }
 
-// arrived is a write at the resource, which looks at tokens only, and must not go back from one
-// lease to one before it.
+// arrived checks a write at the resource, which compares only tokens, and must not go back to an
+// earlier lease.
 func (led *ledger) arrived(l *lock, token int64, claim int) {
 	if claim < l.resourceClaim {
 		led.met(StaleWrite, token)
 	}
 	switch {
-	case led.fenced && token < l.resourceToken: // refused (rule A11)
+	case led.fenced && token < l.resourceToken: // rule A11: refused
 		return
 	case claim < l.resourceClaim && !l.excused:
 		led.violated(Fence, "the resource went back to a lease with token %d", token)
