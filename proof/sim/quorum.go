@@ -13,23 +13,23 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A quorum is the store of some histories: three or five members that fail one by one, and in each life of a
-// process a [register.Register] for each key that it uses. What the server has is then what they amount to: an
-// object is written there when a majority has accepted it, and an answer that fits no moment since the question
+// A quorum is the store of some histories: three or five members that fail one by one, and a
+// [register.Register] per key and process life. The server has the combined result: it writes an
+// object when a majority has accepted it. An answer that was true at no moment since the question
 // breaks a promise.
 type quorum struct {
 	*fleet
 	server   *server
 	network  *network
-	places   []*place // of members, and some that are none yet
+	places   []*place // of members, and a spare
 	configs  []register.Configuration
 	operator *client
 	changing bool
 	keys     map[string]*kept
-	writes   map[string]*written // by the version
+	writes   map[string]*written // by version
 }
 
-// A place has the objects of a member, and its marker.
+// A place has a member's objects and marker.
 type place struct {
 	number  int
 	objects map[string]*stored
@@ -43,16 +43,16 @@ type stored struct {
 	version  string
 }
 
-// kept is what a key has amounted to.
+// kept is a key's history.
 type kept struct {
 	past  []moments                   // the versions, in order
-	votes map[register.Ballot]ballots // who has ever accepted under it
-	gone  []string                    // the versions of deletions that somebody has ever accepted
-	last  register.Ballot             // the largest under which a majority has accepted something
-	is    string                      // the version of that
+	votes map[register.Ballot]ballots // who ever accepted under each ballot
+	gone  []string                    // versions of deletions that some member ever accepted
+	last  register.Ballot             // the largest ballot with a majority
+	is    string                      // its version
 }
 
-// moments are since when a version was there.
+// moments says since when a version was there.
 type moments struct {
 	version string // empty: no object
 	since   time.Duration
@@ -63,16 +63,16 @@ type ballots struct {
 	slots  uint
 }
 
-// written is a value that somebody wants to write.
+// written is a value that a caller wants to write.
 type written struct {
 	request *request
 	key     string
 	landed  bool
-	since   time.Duration // when it was begun
-	denied  bool          // its caller was told that it never will
+	since   time.Duration // when its call began
+	denied  bool          // its caller was told that it will not land
 }
 
-// A client is the registers of one life of a process, under one configuration.
+// A client is the registers of one process life under one configuration.
 type client struct {
 	of    *process // nil: the operator
 	life  int
@@ -90,10 +90,10 @@ type keyed struct {
 	due     time.Duration
 }
 
-// memberTimeout is how long a member is waited for.
+// memberTimeout is the timeout of a member's answer.
 const memberTimeout = 4 * time.Second
 
-// begin makes a quorum of as many members.
+// begin creates a quorum of n members.
 func (q *quorum) begin(n int) {
 	cfg := register.Configuration{Quorum: "q"}
 	for i := range n + 1 {
@@ -109,7 +109,7 @@ func (q *quorum) begin(n int) {
 	q.operator = &client{}
 }
 
-// on reports that the store of this history is one.
+// on reports whether this history's store is a quorum.
 func (q *quorum) on() bool { return len(q.places) > 0 }
 
 func (q *quorum) at(cfg, slot int) *place {
@@ -117,7 +117,7 @@ func (q *quorum) at(cfg, slot int) *place {
 	return q.places[i]
 }
 
-// client is that of a process, in its present life.
+// client returns the client of a process's present life.
 func (q *quorum) client(p *process) *client {
 	if p.quorum == nil || p.quorum.life != p.life {
 		p.quorum = &client{of: p, life: p.life, cfg: len(q.configs) - 1}
@@ -125,7 +125,7 @@ func (q *quorum) client(p *process) *client {
 	return p.quorum
 }
 
-// key is a register of a client.
+// key returns a client's register for a key.
 func (q *quorum) key(c *client, key string) *keyed {
 	if c.regs[key] == nil {
 		if c.regs == nil {
@@ -147,7 +147,7 @@ func (q *quorum) key(c *client, key string) *keyed {
 	return c.regs[key]
 }
 
-// call takes a request to the store.
+// call passes a request to the store.
 func (q *quorum) call(r *request) {
 	c := register.Call{Kind: register.Look}
 	w := &written{request: r, key: r.key, since: q.now}
@@ -165,7 +165,7 @@ func (q *quorum) call(r *request) {
 	})
 }
 
-// do has a register do something, under the configuration in force.
+// do makes a register carry out a call, under the present configuration.
 func (q *quorum) do(c *client, r *request, key string, call register.Call, since time.Duration, then func(register.Answer, time.Duration)) {
 	k := q.key(c, key)
 	k.calls++
@@ -185,7 +185,7 @@ func (q *quorum) do(c *client, r *request, key string, call register.Call, since
 	q.step(k, call)
 }
 
-// machineOf is what the client runs on, nil for the operator's.
+// machine returns the client's machine, or nil for the operator.
 func (c *client) machine() *machine {
 	if c.of == nil {
 		return nil
@@ -241,7 +241,7 @@ func (q *quorum) step(k *keyed, ev register.Event) {
 	q.after(wait, c.machine(), func() { q.back(k, register.Tick{}) })
 }
 
-// back brings an answer to who still waits for it.
+// back returns an answer to a register that still waits for it.
 func (q *quorum) back(k *keyed, ev register.Event) {
 	c := k.client
 	if c.regs[k.key] == k && (c.of == nil || c.life == c.of.life) {
@@ -251,7 +251,7 @@ func (q *quorum) back(k *keyed, ev register.Event) {
 
 var errGivenUp = errors.New("nobody waits for it any more")
 
-// giveUp ends a call of a register whose caller has gone.
+// giveUp cancels a register's call.
 func (q *quorum) giveUp(r *request) {
 	if r != nil && r.register != nil && r.register.pending[r.number] != nil {
 		q.back(r.register, register.Cancel{ID: r.number, Err: errGivenUp})
@@ -260,7 +260,8 @@ func (q *quorum) giveUp(r *request) {
 
 var errMember = errors.New("no answer from this member")
 
-// send brings a request to a member, and its answer back, through all that a network does. It is answered once.
+// send carries a request to a member and its answer back, with all faults of a network. It is
+// answered once.
 func (q *quorum) send(k *keyed, member int, put *register.Put, serve func(*place) register.Event, lost func(error) register.Event) {
 	c, n := k.client, q.network
 	to := q.at(c.cfg, member)
@@ -287,7 +288,7 @@ func (q *quorum) send(k *keyed, member int, put *register.Put, serve func(*place
 		n.met(Duplicate, k.key)
 		if later := n.pick(0, 10*time.Millisecond, time.Second, 8*time.Second, 30*time.Second); later > 0 {
 			q.after(later, nil, arrive)
-		} else { // both come at once, and only the second is answered
+		} else { // both arrive at once, and only the second is answered
 			once = func() { q.arrive(c, to, put, serve, lost); arrive() }
 		}
 	}
@@ -296,7 +297,7 @@ func (q *quorum) send(k *keyed, member int, put *register.Put, serve func(*place
 	}
 }
 
-// arrive is a request at a member.
+// arrive serves a request at a member.
 func (q *quorum) arrive(c *client, to *place, put *register.Put, serve func(*place) register.Event, lost func(error) register.Event) register.Event {
 	unsent := func(err error) register.Event {
 		if put != nil {
@@ -334,7 +335,7 @@ func (q *quorum) get(k *keyed, p *place, a register.Get) register.Event {
 	case o.version == a.Unless:
 		return register.Shown{Member: a.Member, Request: a.Request, Same: true}
 	}
-	// It may be as young as it likes: here a version never comes back.
+	// It may be young, because versions never come back here.
 	return register.Shown{Member: a.Member, Request: a.Request, At: o.version, Acceptor: o.acceptor, Old: true}
 }
 
@@ -353,7 +354,7 @@ func (q *quorum) put(k *keyed, p *place, a register.Put) register.Event {
 	if (o == nil) != (a.Over == "") || o != nil && o.version != a.Over {
 		return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Refused}
 	}
-	// The text is what is kept, as in a store.
+	// A store keeps the text.
 	text, err := a.Acceptor.Encode()
 	if err == nil {
 		a.Acceptor, err = register.Decode("q", text)
@@ -370,8 +371,8 @@ func (q *quorum) put(k *keyed, p *place, a register.Put) register.Event {
 	return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Landed, At: o.version}
 }
 
-// accepted takes note of an acceptance. The value is chosen once a majority of the ballot's configuration has
-// accepted it.
+// accepted notes an acceptance. The value is chosen once a majority of the ballot's configuration
+// has accepted it.
 func (q *quorum) accepted(key string, p *place, a register.Acceptor) {
 	if a.Accepted.IsZero() {
 		return
@@ -407,7 +408,7 @@ func (q *quorum) accepted(key string, p *place, a register.Acceptor) {
 	q.chosen(key, a.Value.Version)
 }
 
-// chosen writes a value where all can see it.
+// chosen makes a value visible to all.
 func (q *quorum) chosen(key, version string) {
 	w := q.writes[version]
 	switch {
@@ -436,8 +437,8 @@ func (q *quorum) chosen(key, version string) {
 	q.keys[key].past = append(q.keys[key].past, moments{now, q.now})
 }
 
-// deletedBefore has the deletion land that a value written over nothing must have followed: a minority had accepted
-// it.
+// deletedBefore makes a deletion land that only a minority had accepted: a value written over
+// nothing must have followed it.
 func (q *quorum) deletedBefore(key string) {
 	for _, version := range q.keys[key].gone {
 		if w := q.writes[version]; w != nil && !w.landed && !w.denied {
@@ -447,8 +448,9 @@ func (q *quorum) deletedBefore(key string) {
 	}
 }
 
-// overtaken reports that a write was there just before a deletion that is. A minority had accepted it, and whoever deletes
-// without a condition supersedes what it finds so; later the write's own ballot gets a majority too.
+// overtaken reports whether a write was there just before the present deletion. A minority had
+// accepted it, and an unconditional delete supersedes what it finds in that state. Later the
+// write's own ballot gets a majority too.
 func (q *quorum) overtaken(key string, w *written) bool {
 	past := q.keys[key].past
 	n := len(past)
@@ -459,7 +461,7 @@ func (q *quorum) overtaken(key string, w *written) bool {
 	return over != "" && past[n-2].version == string(over)
 }
 
-// seen is the last moment since then at which a key had that version, and whether there was one.
+// seen returns the last moment after since at which a key had that version, if any.
 func (q *quorum) seen(key, version string, since time.Duration) (time.Duration, bool) {
 	past := []moments{{}}
 	if k := q.keys[key]; k != nil {
@@ -474,7 +476,7 @@ func (q *quorum) seen(key, version string, since time.Duration) (time.Duration, 
 	return 0, false
 }
 
-// answer is what a caller of the store is told, checked against what was there.
+// answer returns the store's answer to its caller, and checks it against the key's history.
 func (q *quorum) answer(r *request, w *written, a register.Answer, since time.Duration) answer {
 	version := ""
 	if a.Value.Exists() {
@@ -534,9 +536,9 @@ func (q *quorum) answer(r *request, w *written, a register.Answer, since time.Du
 	return ans
 }
 
-// Trouble with members.
+// Faults of members.
 
-// trouble makes some, and an operator mends it.
+// trouble causes faults, and an operator repairs them.
 func (q *quorum) trouble() {
 	if !q.on() || q.healed {
 		return
@@ -556,7 +558,7 @@ func (q *quorum) trouble() {
 	}
 }
 
-// scribble has a process write an object that is no lock's, or delete it.
+// scribble makes a process write or delete an object unrelated to locks.
 func (q *quorum) scribble() {
 	p := q.processes[q.choose(len(q.processes))]
 	key, body, deletes := fmt.Sprintf("scribbles/%d", q.choose(2)), fmt.Appendf(nil, "scribble %d", len(q.writes)), q.choose(3) > 0
@@ -571,14 +573,14 @@ func (q *quorum) scribble() {
 		case err == nil:
 			_, err = st.Put(ctx, key, body, store.IfMatch(o.Version))
 		}
-		_ = err // what is said of it was checked when it was said
+		_ = err // checked when it was answered
 	})
 	c.done = func() {}
 	q.after(q.pick(time.Second, 20*time.Second), nil, func() { q.network.giveUp(c) })
 	q.network.resume(c)
 }
 
-// collect makes the next configuration, of the same members, and takes away what deletions have left.
+// collect makes the next configuration, of the same members, and collects tombstones.
 func (q *quorum) collect() {
 	old := len(q.configs) - 1
 	if q.lost(old) >= 0 {
@@ -592,7 +594,7 @@ func (q *quorum) collect() {
 	q.numberAll()
 }
 
-// numberAll gives every member the number.
+// numberAll gives the number to every member.
 func (q *quorum) numberAll() {
 	cfg, keys := len(q.configs)-1, []string(nil)
 	for i := range q.configs[cfg].Members {
@@ -617,7 +619,7 @@ func (q *quorum) numberAll() {
 	q.dropAll(keys)
 }
 
-// dropAll takes one key after the other. It may be interrupted.
+// dropAll collects one key after the other. It may be interrupted.
 func (q *quorum) dropAll(keys []string) {
 	if len(keys) == 0 || q.choose(16) == 15 {
 		q.changing = false
@@ -637,7 +639,8 @@ func (q *quorum) dropAll(keys []string) {
 	})
 }
 
-// empty has a member lose everything, while no other has: more than a minority is more than is promised.
+// empty makes a member lose everything, unless another one has: the promises only cover a
+// minority.
 func (q *quorum) empty() {
 	cfg := len(q.configs) - 1
 	if q.lost(cfg) >= 0 {
@@ -650,7 +653,7 @@ func (q *quorum) empty() {
 	q.after(q.pick(2*time.Second, 10*time.Second, time.Minute), nil, func() { q.replace(i) })
 }
 
-// lost is a member that does not vote on everything, or -1.
+// lost returns a member that does not vote on everything, or -1.
 func (q *quorum) lost(cfg int) int {
 	return slices.IndexFunc(q.configs[cfg].Members, func(m register.Member) bool {
 		i, _ := strconv.Atoi(m.Place)
@@ -668,7 +671,7 @@ func (q *quorum) replace(who int) {
 	q.changing = true
 	cfg := register.Configuration{Quorum: "q", Number: old + 1, Members: slices.Clone(q.configs[old].Members)}
 	to := q.at(old, who)
-	if q.choose(2) == 1 { // to the place that is none
+	if q.choose(2) == 1 { // to the spare place
 		for _, p := range q.places {
 			if !slices.ContainsFunc(cfg.Members, func(m register.Member) bool { return m.Place == strconv.Itoa(p.number) }) {
 				to = p
@@ -686,7 +689,7 @@ func (q *quorum) soonOrLate(do func()) {
 	q.after(q.pick(10*time.Millisecond, 300*time.Millisecond, 3*time.Second), nil, do)
 }
 
-// number gives the others the number.
+// number gives the number to the others.
 func (q *quorum) number(who int) {
 	cfg, took := len(q.configs)-1, 0
 	for i, m := range q.configs[cfg].Members {
@@ -703,7 +706,7 @@ func (q *quorum) number(who int) {
 		return
 	}
 	q.operator.cfg, q.operator.regs = cfg, nil
-	// What lies there is listed now.
+	// List the objects that are there now.
 	var keys []string
 	for i := range q.configs[cfg].Members {
 		if i == who {
@@ -719,7 +722,7 @@ func (q *quorum) number(who int) {
 	q.settle(who, keys)
 }
 
-// settle has the objects accepted by the new member, one after the other, and then it is whole.
+// settle makes the new member accept one object after the other. Then it is whole.
 func (q *quorum) settle(who int, keys []string) {
 	cfg := len(q.configs) - 1
 	if len(keys) > 0 {
@@ -739,7 +742,7 @@ func (q *quorum) settle(who int, keys []string) {
 	q.changing = false
 }
 
-// heal has all members answer again.
+// heal makes all members answer again.
 func (q *quorum) heal() {
 	for _, p := range q.places {
 		p.down = 0

@@ -7,14 +7,14 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A returns checks what callers are promised.
+// A returns checks the promises to callers.
 type returns struct {
 	*fleet
 	server  *server
 	lasting *lasting
 }
 
-// called takes note of what a caller asks for.
+// called notes a caller's request.
 func (ret *returns) called(m *member, ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.Acquire:
@@ -33,7 +33,7 @@ func (ret *returns) called(m *member, ev protocol.Event) {
 	case protocol.Detach:
 		m.detaches++
 		n := m.detaches
-		// It has until the end of the lease, whose TTL may be longer than that of the next one.
+		// It has until the lease ends, whose TTL may be longer than the next lease's.
 		due := m.clock() + max(m.ttl, m.c().Lease().TTL) + maxPause + protocol.MaxRequest + time.Second
 		ret.until(m.process, due, func() bool { return m.owesDetach && m.detaches == n }, func() {
 			ret.violated(Returns, "%v: a detachment has not returned by the end of its lease", m)
@@ -53,7 +53,7 @@ func (ret *returns) returned(m *member, action protocol.Action) {
 		}
 		m.owes = false
 		if _, failed := a.(protocol.Failed); failed {
-			m.mayFree() // what has landed may be freed as quickly as a lease is renewed
+			m.mayFree() // landed claims may be freed as quickly as a lease is renewed
 			ret.mustSettle(m)
 		}
 	case protocol.Detached:
@@ -76,7 +76,7 @@ func (ret *returns) returned(m *member, action protocol.Action) {
 	}
 }
 
-// stepped checks what must be so at the end of a step.
+// stepped checks the state after a step.
 func (ret *returns) stepped(m *member, ev protocol.Event) {
 	switch ev.(type) {
 	case protocol.Cancel:
@@ -95,8 +95,8 @@ func (ret *returns) stepped(m *member, ev protocol.Event) {
 	}
 }
 
-// within checks in so many times a TTL, a pause and a request that something is not so any more,
-// unless the process stood still meanwhile.
+// within checks that still returns false after ttls times a TTL, a backoff and a request, unless
+// the process stopped meanwhile.
 func (ret *returns) within(m *member, ttls time.Duration, what string, still func() bool) {
 	e, ttl := m.e, m.ttl
 	due := m.clock() + ttls*(max(ttl, m.ttlNow())+maxPause+protocol.MaxRequest) + time.Second
@@ -105,17 +105,17 @@ func (ret *returns) within(m *member, ttls time.Duration, what string, still fun
 	})
 }
 
-// until calls otherwise if something is still so when the clock of a process shows that, unless the process
-// stood still meanwhile.
+// until calls otherwise if still returns true when the process's clock shows due, unless the
+// process stopped meanwhile.
 func (ret *returns) until(p *process, due time.Duration, still func() bool, otherwise func()) {
 	life, stops := p.life, p.stops
 	var look func()
 	look = func() {
 		left := due - p.clock()
 		switch {
-		case ret.arm == Far: // the time of a request is by a clock that has changed since
+		case ret.arm == Far: // the request's time is on a clock that has changed since
 		case p.life != life || p.stops != stops || !still():
-		case left > 0: // at first, and when its clock has become slower
+		case left > 0: // at first, and if its clock slowed down
 			ret.push(event{at: ret.now + p.real(left), by: check, do: look})
 		default:
 			otherwise()
@@ -124,11 +124,11 @@ func (ret *returns) until(p *process, due time.Duration, still func() bool, othe
 	look()
 }
 
-// reminder is how often a caller who waits is told that the store still fails: at the third
-// failure in a row, and then once a minute.
+// reminder is the interval of the reports to a waiting caller that the store still fails. The
+// first comes at the third failure in a row.
 const reminder = time.Minute
 
-// checkReported checks that a caller who waits while something fails for a long time is told of it.
+// checkReported checks that a waiting caller is told about a lasting failure.
 func (ret *returns) checkReported(m *member, bad bool) {
 	switch {
 	case !m.owes || !bad && !m.writeFailed:
@@ -139,16 +139,16 @@ func (ret *returns) checkReported(m *member, bad bool) {
 	case m.silent == 0:
 		m.silentSince = ret.now
 	}
-	// A clock that is slow by the bound counts all three of them too slowly.
+	// On the slowest clock within the bound, all three take longer.
 	most := (reminder + maxPause + protocol.MaxRequest) * protocol.Drift / (protocol.Drift - 1)
 	if m.silent++; m.silent > 3 && ret.now-max(m.silentSince, m.reminded) > most {
 		ret.violated(Returns, "%v has failed %d times since %v, and its caller was not told", m, m.silent, m.silentSince)
 	}
 }
 
-// mustSettle checks that a candidate whose caller has given up makes an end of it: it has a TTL to
-// find out what became of its claims, and one to free what stands there then: the record of an
-// earlier lease that had been passed on, for one.
+// mustSettle checks that a candidate finishes after its caller gave up. It has a TTL to find out
+// what became of its claims, and another to free the record that remains, such as one of an
+// earlier lease that was passed on.
 func (ret *returns) mustSettle(m *member) {
 	m.failures++
 	n, a := m.failures, m.acquisitions
@@ -157,12 +157,12 @@ func (ret *returns) mustSettle(m *member) {
 	})
 }
 
-// checkFreed checks, when a release has returned without an error, that the lock is not held by
-// the lease that was released, unless its session is over.
+// checkFreed checks after a successful release that the released lease does not hold the lock,
+// unless its session ended.
 func (ret *returns) checkFreed(m *member) {
 	r, there := ret.server.current(m.on)
 	if !there || !r.Held || r.Incarnation() != m.c().Incarnation() || m.on.deleted || m.on.restored || ret.cfg.Tokenless {
-		return // a marker that was deleted may be created once more by a write that arrives twice
+		return // a late duplicate write may re-create a deleted marker
 	}
 	if r.Session != "" {
 		if s := ret.find(r.Session); s.Over() != nil || s.mustEnd || s.heartbeat.on.over {
@@ -172,8 +172,8 @@ func (ret *returns) checkFreed(m *member) {
 	ret.violated(Returns, "%v has released its lease, and the record says that it is held, token %d", m, r.Token)
 }
 
-// checkSettled checks that nothing of a candidate that says it has settled can land yet and
-// be kept alive by a session that goes on (rule D6).
+// checkSettled checks that a settled candidate has no write in flight that could land and be kept
+// alive by a live session (rule D6).
 func (ret *returns) checkSettled(m *member) {
 	for _, r := range m.on.inFlight {
 		if r.from.from != m || r.op != "put" || r.from.write == nil || !r.from.write.Record.Held || r.from.write.Record.Session == "" {
@@ -187,7 +187,7 @@ func (ret *returns) checkSettled(m *member) {
 	}
 }
 
-// tried takes note of a claim whose outcome is not known.
+// tried counts claims with an unknown outcome.
 func (ret *returns) tried(c *call) {
 	if m := c.from; c.write.Op == protocol.Claim && is(c.err, store.ErrUnknownOutcome) {
 		if m.attempts++; m.attempts == manyOpen {
@@ -196,15 +196,14 @@ func (ret *returns) tried(c *call) {
 	}
 }
 
-// answered takes note of what came of a call of a candidate's, and of what it does about a refusal
-// for good.
+// answered notes the result of a candidate's call, and checks its reaction to a permanent error.
 func (ret *returns) answered(c *call, before owed) {
 	m := c.from
 	l := ret.lasting
 	if ret.arm != Lasting {
 		return
 	}
-	bad := c.err != nil && !is(c.err, store.ErrNotModified, store.ErrNotExist) // which are no failures
+	bad := c.err != nil && !is(c.err, store.ErrNotModified, store.ErrNotExist) // which are not failures
 	if c.write == nil {
 		m.lookFailed = bad
 	} else if m.writeFailed = bad; !bad {
@@ -230,8 +229,7 @@ func (ret *returns) answered(c *call, before owed) {
 	}
 }
 
-// mustFail checks that an acquisition ends that waits for a session that cannot be looked at until
-// a person does something.
+// mustFail checks that an acquisition ends if reading its holder's session fails permanently.
 func (ret *returns) mustFail(m *member, final bool) {
 	if n := m.acquisitions; final && m.owes {
 		ret.within(m, 1, "the look at the session that it waits for was refused for good, and it goes on to wait",
@@ -239,5 +237,5 @@ func (ret *returns) mustFail(m *member, final bool) {
 	}
 }
 
-// manyOpen is more attempts than a small memory of them would hold.
+// manyOpen is more attempts than a small memory would hold.
 const manyOpen = 9

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// An event is something that happens at a time. An event of a machine waits while that stands
-// still, and is dropped if its process has crashed since.
+// An event happens at a time. A machine's event waits while the machine is stopped, and is
+// dropped if the process has crashed.
 type event struct {
 	at   time.Duration
 	seq  uint64
-	to   *machine // nil: to nobody
+	to   *machine // nil: no machine
 	life int
 	by   timer
 	do   func()
 }
 
-// A timer is what lets an event happen.
+// A timer is the cause of an event.
 type timer int
 
 const (
-	none  timer = iota // something from outside
-	alarm              // a timer that stands still while its process is suspended
-	tick               // one that looks at the clock every second
-	check              // the simulation itself, which looks whether a promise was kept
+	none  timer = iota // an outside event
+	alarm              // a timer that stops while its process is suspended
+	tick               // a timer that reads the clock every second
+	check              // a check of a promise
 )
 
-// events is a heap: the first is the next one, and none is before its parent.
+// events is a heap: the first is the next one.
 type events []event
 
 func (q events) less(i, j int) bool {
@@ -42,7 +42,7 @@ func (q *events) push(e event) {
 	}
 }
 
-// order makes a heap of it again.
+// order restores the heap.
 func (q events) order() {
 	slices.SortFunc(q, func(a, b event) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) })
 }
@@ -67,10 +67,10 @@ func (q *events) pop() event {
 	return first
 }
 
-// A schedule is real time, and what is to happen in it.
+// A schedule is real time and the events in it.
 type schedule struct {
 	now    time.Duration
-	atOnce int // events since that has changed
+	atOnce int // events since now last changed
 	seq    uint64
 	events events
 }
@@ -81,7 +81,7 @@ func (q *schedule) push(e event) {
 	q.events.push(e)
 }
 
-// after lets something happen in a while.
+// after schedules do.
 func (q *schedule) after(d time.Duration, to *machine, do func()) {
 	e := event{at: q.now + max(d, 0), to: to, do: do}
 	if to != nil {
@@ -90,31 +90,31 @@ func (q *schedule) after(d time.Duration, to *machine, do func()) {
 	q.push(e)
 }
 
-// quietUntil reports that nothing happens until then, that included.
+// quietUntil reports whether no event is due by end.
 func (q *schedule) quietUntil(end time.Duration) bool {
 	return len(q.events) == 0 || q.events[0].at > end
 }
 
-// A machine is what a process runs on: it has a clock, and may stand still.
+// A machine has a clock, and may be stopped. A process runs on it.
 type machine struct {
 	*schedule
-	life int // of its process: one more with each start
+	life int // the number of the process's starts
 
-	// Its clock shows base at the real time since, and goes on at rate/rateOne.
+	// The clock shows base at the real time since, and runs at rate/rateOne.
 	rate        int64
 	base, since time.Duration
 	paused      time.Duration // until then
-	stops       int           // how often it has been paused
+	stops       int           // how often it was paused
 }
 
-// rateOne is the rate of a clock that is right.
+// rateOne is the rate of a correct clock.
 const rateOne = 1200
 
 func (p *machine) clock() time.Duration {
 	return p.base + (p.now-p.since)*time.Duration(p.rate)/rateOne
 }
 
-// real is how long a time on its clock is, rounded up.
+// real converts a duration on its clock to real time, rounded up.
 func (p *machine) real(d time.Duration) time.Duration {
 	if d <= 0 {
 		return d
@@ -122,7 +122,7 @@ func (p *machine) real(d time.Duration) time.Duration {
 	return (d*rateOne + time.Duration(p.rate) - 1) / time.Duration(p.rate)
 }
 
-// timeout lets something happen by a timer of a machine, a time on its clock from now.
+// timeout schedules do by a timer of the machine, after d on its clock.
 func (p *machine) timeout(d time.Duration, do func()) {
 	p.push(event{at: p.now + max(p.real(d), 0), to: p, life: p.life, by: alarm, do: do})
 }

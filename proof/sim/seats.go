@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A seats checks what is promised of the semaphore.
+// A seats checks the promises about the semaphore.
 type seats struct {
 	*fleet
 	server  *server
@@ -19,7 +19,7 @@ type seats struct {
 	tables  *tables
 }
 
-// check is what must be so at every instant: V and O of the model.
+// check checks V and O of the model, which must hold at every moment.
 func (st *seats) check() {
 	t := st.tables.on
 	if t == nil {
@@ -57,7 +57,7 @@ func (st *seats) check() {
 	}
 }
 
-// seats reports that a part is a member of the session.
+// seats reports whether a part is a member of the session.
 func (s *session) seats(p *part) bool {
 	for _, m := range s.Members() {
 		if h, is := m.(host); is && h.p == p {
@@ -67,7 +67,7 @@ func (s *session) seats(p *part) bool {
 	return false
 }
 
-// named is the caller that an entry is of.
+// named returns an entry's caller, or nil.
 func (st *seats) named(s record.Seat) *caller {
 	for _, c := range slices.Backward(st.tables.on.callers) {
 		if c.name == s.Holder {
@@ -77,7 +77,7 @@ func (st *seats) named(s record.Seat) *caller {
 	return nil
 }
 
-// landed checks a change that has landed: V, T, F and L of the model.
+// landed checks V, T, F and L of the model for a landed change.
 func (st *seats) landed(r *request, before object, existed bool) {
 	p := r.from.part
 	t := p.on
@@ -89,7 +89,7 @@ func (st *seats) landed(r *request, before object, existed bool) {
 	var was record.Table
 	if existed {
 		if was, err = record.DecodeTable(before.body); err != nil {
-			return // that is said elsewhere
+			return // reported elsewhere
 		}
 		if was.Size != after.Size {
 			st.violated(Size, "%v has changed the size from %d to %d", p, was.Size, after.Size)
@@ -108,8 +108,8 @@ func (st *seats) landed(r *request, before object, existed bool) {
 	st.changed(after.Token != was.Token)
 }
 
-// created checks whoever makes the object. Where it was deleted by hand, some may hold seats and not know
-// that: a Machine that saw them there waits for the end of their sessions, and one that did not cannot.
+// created checks the creation of the object. After a deletion, some holders may not know about
+// it. A Machine that saw them there waits for their sessions to end; another one cannot.
 func (st *seats) created(r *request) {
 	t := r.from.part.on
 	if t.order = nil; !t.born {
@@ -125,15 +125,15 @@ func (st *seats) created(r *request) {
 	}
 }
 
-// entered checks the entries that are new: the callers are those of the part that writes, and their sessions
-// exist (rule D2).
+// entered checks new entries: their callers are the writer's, and their sessions exist (rule D2).
 func (st *seats) entered(p *part, was, after record.Table) {
 	t := p.on
 	for _, s := range after.Seats() {
 		if has(was.Seats(), s) {
 			continue
 		}
-		// An entry that was taken out, since its session is over, may come back by a late write: behind all others.
+		// An entry that was removed with its session may come back through a late write, behind
+		// all others.
 		t.order = append(slices.DeleteFunc(t.order, func(id string) bool { return id == s.ID }), s.ID)
 		if t.room > 0 {
 			p.looks.fill(st.now, lookBurst*oneLook)
@@ -156,8 +156,8 @@ func has(seats []record.Seat, s record.Seat) bool {
 	return slices.ContainsFunc(seats, func(o record.Seat) bool { return o.ID == s.ID })
 }
 
-// removed checks L: an entry is taken out by its owner, and only if it does not use the seat any more (rule
-// T4), or when its session is over for good (rule T3).
+// removed checks L: an entry's owner removes it, after its last use (rule T4), or its session has
+// ended permanently (rule T3).
 func (st *seats) removed(p *part, was, after record.Table) {
 	for _, s := range was.Seats() {
 		if has(after.Seats(), s) {
@@ -178,13 +178,13 @@ func (st *seats) removed(p *part, was, after record.Table) {
 	}
 }
 
-// grants checks T and F: each grant has a token that is larger than those of all before, and nobody
-// gets a seat before one who came first and waits still.
+// grants checks T and F: each token is larger than all before it, and no caller gets a slot
+// before an earlier one that still waits.
 func (st *seats) grants(r *request, was, after record.Table) {
 	p := r.from.part
 	t := p.on
-	// As for locks: whoever saw that there is no object in the second of the last grant cannot know where its tokens
-	// were, whether it grants one or makes the object for those who leave.
+	// As for locks: a part that saw the object missing in the second of the last grant cannot
+	// know the last token, whether it grants one or creates the object for callers that leave.
 	late := t.deleted && !st.existing && r.only.Absent() && r.from.absent/time.Second <= t.granted/time.Second
 	for _, s := range after.Holders {
 		if i := slices.IndexFunc(was.Holders, func(o record.Seat) bool { return o.ID == s.ID }); i >= 0 {
@@ -222,18 +222,18 @@ func (st *seats) grants(r *request, was, after record.Table) {
 	}
 }
 
-// granted checks a caller that is told of its seat.
+// granted checks a caller that learns of its slot.
 func (st *seats) granted(c *caller) {
 	t := c.part.on
 	if !slices.Contains(t.tokens[c.token], c.name) {
 		st.violated(Tokens, "%v gets the token %d, which was granted to %q", c, c.token, t.tokens[c.token])
 	}
-	if c.part.cfg.Size != t.now.Size && !t.deleted { // another one may have been made since
+	if c.part.cfg.Size != t.now.Size && !t.deleted { // the object may be new
 		st.violated(Size, "%v gets a seat of %d, and expects %d", c, t.now.Size, c.part.cfg.Size)
 	}
 }
 
-// reported checks each word of a table: an acquisition is answered once, and so is a Leave.
+// reported checks a table's reports: each acquisition and each Leave is answered once.
 func (st *seats) reported(p *part, action protocol.Action) {
 	switch a := action.(type) {
 	case queue.Seated:
@@ -265,7 +265,7 @@ func (st *seats) answers(c *caller, action protocol.Action) {
 	}
 }
 
-// keeps checks that a part gives nothing away that it uses, before it is sent.
+// keeps checks, before a write is sent, that it gives away no slot in use.
 func (st *seats) keeps(p *part, to record.Table) {
 	for _, c := range p.who(holds) {
 		if c.valid() && !slices.ContainsFunc(to.Holders, func(s record.Seat) bool { return s.Holder == c.name && s.Token == c.token }) {
@@ -274,14 +274,14 @@ func (st *seats) keeps(p *part, to record.Table) {
 	}
 }
 
-// vacated checks, when a caller is told that nothing of it is left, that this is so (rule T6).
+// vacated checks that nothing is left of a caller when it is told so (rule T6).
 func (st *seats) vacated(c *caller, err error) {
 	if err == nil && st.remains(c) {
 		st.violated(Orphaned, "%v is told that nothing of it is left, and its entry is there, or may land yet", c)
 	}
 }
 
-// remains reports that the entry of a caller is there, or may land yet, and that its session goes on.
+// remains reports whether a caller's entry exists or may still land, under a live session.
 func (st *seats) remains(c *caller) bool {
 	t := c.part.on
 	if !c.under.goesOn() || t.deleted || st.tables.poisoned() {
@@ -293,7 +293,7 @@ func (st *seats) remains(c *caller) bool {
 		})
 }
 
-// rooms takes note for whom there is no room now. Those of a process come in order.
+// rooms notes which callers have no room now. A process's callers come in order.
 func (st *seats) rooms() {
 	t := st.tables.on
 	for _, p := range st.tables.parts() {
@@ -304,8 +304,8 @@ func (st *seats) rooms() {
 	}
 }
 
-// within checks in a TTL and a request that something is not so any more, unless the process stood
-// still meanwhile.
+// within checks that still returns false after a TTL and a second, unless the process stopped
+// meanwhile.
 func (st *seats) within(p *part, what string, still func() bool) {
 	due := p.clock() + p.cfg.TTL + time.Second
 	st.returns.until(p.process, due, still, func() {

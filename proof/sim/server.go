@@ -17,22 +17,22 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A server is the store: what lies there, and what it is like at present, for everybody.
+// A server is the store: its objects, and its present condition for all clients.
 type server struct {
 	*fleet
 	tables          *tables
 	objects         bucket
 	throttled, slow time.Duration // until then
 	skew            time.Duration // of the store's clock
-	poisoned        string        // the key of what is no record of ours
-	poisonIs        store.Version // which is this
-	instead         *object       // of this, if there was anything
+	poisoned        string        // the key of the unrecognized object
+	poisonIs        store.Version // its version
+	instead         *object       // what it replaced, if anything
 }
 
-// date is the store's clock, which shows whole seconds.
+// date returns the store's time in whole seconds.
 func (st *server) date() time.Time { return epoch.Add(st.now + st.skew).Truncate(time.Second) }
 
-// highest is the number of the highest epoch of a lock that is a record.
+// highest returns the number of a lock's highest epoch with a record.
 func (st *server) highest(lock string) int64 {
 	top := st.objects.highest(lock)
 	if of, n, ok := layout.Epoch(st.poisoned); ok && of == lock && n == top {
@@ -41,7 +41,7 @@ func (st *server) highest(lock string) int64 {
 	return top
 }
 
-// current is the record of a lock, if there is one that is understood.
+// current returns a lock's record, if it is readable.
 func (st *server) current(l *lock) (record.Record, bool) {
 	key := l.key
 	if st.cfg.Numbered {
@@ -52,11 +52,11 @@ func (st *server) current(l *lock) (record.Record, bool) {
 		return record.Record{}, false
 	}
 	r, err := record.DecodeIn(record.AnyLayout, o.body)
-	r.Session = strings.TrimPrefix(r.Session, "../") // the way to it from an epoch
+	r.Session = strings.TrimPrefix(r.Session, "../") // the relative path from an epoch
 	return r, err == nil
 }
 
-// wouldLand reports that a write would begin a lease if it arrived now.
+// wouldLand reports whether a write would begin a lease if it arrived now.
 func (st *server) wouldLand(r *request) bool {
 	o, exists := st.objects[r.key]
 	if of, n, numbered := layout.Epoch(r.key); numbered && (!r.only.Absent() || n <= st.objects.highest(of)) {
@@ -65,15 +65,15 @@ func (st *server) wouldLand(r *request) bool {
 	return r.only.Absent() && !exists || exists && !r.only.Absent() && o.version == r.only.Match()
 }
 
-// initialize makes a lock's object, free, as leasehold init does.
+// initialize creates a lock's object, free, as leasehold init does.
 func (st *server) initialize(l *lock) {
 	r := protocol.First(protocol.Config{TTL: ttls[0], Holder: "init"}, "init", st.date(), epoch)
 	st.objects.put(l.key, encode(r), st.date())
 	l.top = r.Token
 }
 
-// poison puts something into the object's place that is no record of ours: for epochs,
-// into that of the next one. Over a marker that would be a deletion by hand.
+// poison replaces the object with an unrecognized one, or with epochs puts it in the place of the
+// next one. It leaves markers alone, because that would be a deletion.
 func (st *server) poison() {
 	l := st.locks[st.choose(len(st.locks))]
 	key := l.key
@@ -101,7 +101,7 @@ func (st *server) poison() {
 	}
 }
 
-// foreignBody is something that is no record of ours, though it may look much like one.
+// foreignBody returns an unrecognized object, which may look much like a record.
 func (st *server) foreignBody(l *lock, session bool) []byte {
 	r := record.Record{Token: l.top + 1, Layout: st.cfg.Layout, Holder: "stranger", TTL: time.Second, WriteID: "stranger.1"}
 	if st.cfg.Tokenless {
@@ -121,8 +121,8 @@ func (st *server) foreignBody(l *lock, session bool) []byte {
 			r.Layout = record.LayoutSession
 		}
 	default:
-		// That one can be read. Of epochs it would be the highest one, and others could be
-		// collected; and a lock that was under a session would be taken for free.
+		// That record is readable. With epochs it would be the highest one, and others could be
+		// collected. A lock under a session would seem free.
 		if r.Token = math.MaxInt64; st.cfg.Numbered || len(st.sessions) > 0 {
 			format = `"format":3`
 		}
@@ -138,7 +138,7 @@ func encode(r record.Record) []byte {
 	return body
 }
 
-// unpoison brings back exactly what was there.
+// unpoison restores exactly what was there.
 func (st *server) unpoison() {
 	key, before := st.poisoned, st.instead
 	st.poisoned = ""
@@ -146,7 +146,7 @@ func (st *server) unpoison() {
 		l.restored = l.restored || l.key == key
 	}
 	switch {
-	case st.objects[key].version != st.poisonIs: // a marker that somebody released
+	case st.objects[key].version != st.poisonIs: // a released marker
 	case before == nil:
 		delete(st.objects, key)
 	default:
@@ -155,7 +155,7 @@ func (st *server) unpoison() {
 	st.logf("the poison %q is removed", key)
 }
 
-// sweep deletes a marker that has expired by the store's clock, where nobody else can.
+// sweep deletes a marker that has expired by the store's clock, if no client can.
 func (st *server) sweep() {
 	key := st.locks[0].key
 	o, exists := st.objects[key]
@@ -168,10 +168,10 @@ func (st *server) sweep() {
 	}
 }
 
-// sweepInterval is how often it is swept.
+// sweepInterval returns the interval of sweeps.
 func (st *server) sweepInterval() time.Duration { return max(time.Second, st.longest/1000) }
 
-// reclaim deletes sessions that are over, when nothing is on its way to them any more.
+// reclaim deletes ended sessions with no request in flight.
 func (st *server) reclaim() {
 	for _, s := range st.sessions {
 		l := s.heartbeat.on
@@ -183,8 +183,8 @@ func (st *server) reclaim() {
 	}
 }
 
-// A bucket is a store as the protocol has to expect it: a version is a hash of the body, so
-// it comes back with the body, and a listing has pages, each of its own time.
+// A bucket is a store with the weakest properties that the protocol expects: a version is a hash
+// of the body, so it comes back with the body, and each page of a listing has its own time.
 type bucket map[string]object
 
 type object struct {
@@ -193,10 +193,10 @@ type object struct {
 	written time.Time
 }
 
-// pageSize is how many objects a page of a listing shows.
+// pageSize is the number of objects in a page of a listing.
 const pageSize = 3
 
-// put writes an object, whatever is there.
+// put writes an object unconditionally.
 func (b bucket) put(key string, body []byte, now time.Time) object {
 	o := object{body, store.Version(strconv.FormatUint(sum(body), 16)), now}
 	b[key] = o
@@ -209,7 +209,7 @@ func sum(body []byte) uint64 {
 	return hash.Sum64()
 }
 
-// serve carries out a request, and makes its answer.
+// serve carries out a request and returns the answer.
 func (b bucket) serve(r *request, now time.Time) answer {
 	var a answer
 	o, exists := b[r.key]
@@ -251,7 +251,7 @@ func (b bucket) page(prefix, after string) (entries []store.Entry, truncated boo
 	return entries, false
 }
 
-// highest is the number of the highest epoch of a lock, and 0 if there is none.
+// highest returns the number of a lock's highest epoch, or 0.
 func (b bucket) highest(lock string) (top int64) {
 	for key := range b {
 		if of, n, ok := layout.Epoch(key); ok && of == lock {
