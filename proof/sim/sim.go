@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// Result is what came of a history.
+// Result is the result of a history.
 type Result struct {
 	Layout  string
 	Arm     Arm
-	Hash    uint64 // of the history: the same choices give the same
-	Promise string // the one that was broken, and empty if none was
-	Broken  string // how
+	Hash    uint64 // the same choices give the same hash
+	Promise string // the broken promise, or empty
+	Broken  string // how it was broken
 	Faults  Counts
 	Granted int     // leases
-	Failure Failure // that lasted, if one did
-	Choices []byte  // that made the history
+	Failure Failure // the lasting failure, if any
+	Choices []byte  // of the history
 }
 
-// Run plays the history of a seed.
+// Run plays a seed's history.
 func Run(seed int64, cfg Config) Result {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	r, _ := play(random.IntN, cfg, false)
 	return r
 }
 
-// Replay plays the history that some choices make, and tells it.
+// Replay plays the history of the given choices, and returns its log.
 func Replay(choices []byte, cfg Config) (Result, string) { return play(listed(choices), cfg, true) }
 
-// listed takes choices from a list, and then the dull ones.
+// listed returns choices from a list, and then the dull ones.
 func listed(choices []byte) func(n int) int {
 	return func(n int) int {
 		if len(choices) == 0 {
@@ -42,8 +42,8 @@ func listed(choices []byte) func(n int) int {
 	}
 }
 
-// most is how many choices there are in a history with a lasting failure: from then on nothing
-// happens but what must.
+// most is the number of choices in a history with a lasting failure. After that, only what must
+// happen does.
 const most = 5000
 
 func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {
@@ -59,7 +59,7 @@ func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {
 	}
 	defer w.end()
 	func() {
-		defer func() { // the state machine panics at what cannot be
+		defer func() { // the state machine panics in impossible states
 			if wrong := recover(); wrong != nil {
 				w.violated(Sense, "%v", wrong)
 			}
@@ -73,8 +73,8 @@ func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {
 	}, w.text.String()
 }
 
-// Shrink looks for a shorter list of choices that breaks the same promise, by playing up to so
-// many histories, and returns what came of the best one.
+// Shrink looks for a shorter list of choices that breaks the same promise. It plays up to tries
+// histories, and returns the best result.
 func Shrink(r Result, cfg Config, tries int) Result {
 	cfg.Arm, cfg.Layout = r.Arm, r.Layout
 	better := func(choices []byte) bool {
@@ -100,7 +100,7 @@ func Shrink(r Result, cfg Config, tries int) Result {
 	return r
 }
 
-// simpler reports that a list is shorter than another, or has fewer that are not dull.
+// simpler reports whether a is shorter than b, or has fewer choices that are not dull.
 func simpler(a, b []byte) bool {
 	if len(a) != len(b) {
 		return len(a) < len(b)

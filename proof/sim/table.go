@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A tables is the semaphore that processes with sessions share in some histories, and what they do
-// with it.
+// A tables is the semaphore that processes with sessions share in some histories, and their use
+// of it.
 type tables struct {
 	*fleet
 	server     *server
@@ -25,28 +25,28 @@ type tables struct {
 	on         *table // nil: there is none
 }
 
-// A table is what is remembered of the semaphore, to tell whether the promises are kept.
+// A table is what the checks remember of the semaphore.
 type table struct {
 	key   string
 	size  int64
-	heavy []int64 // weights that callers ask for
-	peers bool    // who gives seats away tells those that have them
-	room  int     // for entries, in bytes; 0: as much as there is
+	heavy []int64 // weights of the callers
+	peers bool    // holders notify the next ones when they give up slots
+	room  int     // for entries, in bytes; 0: no limit
 	flights
-	callers []*caller // all that there have been
+	callers []*caller // all so far
 
-	now     record.Table // the object, as it lies there or did
+	now     record.Table // the object as it is, or last was
 	there   bool
 	born    bool
-	order   []string           // the entries that have landed, in order
-	tokens  map[int64][]string // to whom each was granted; to several in one case: see grants
+	order   []string           // IDs of landed entries, in order
+	tokens  map[int64][]string // the callers with that token; several in one case: see grants
 	top     int64              // the largest token of a grant
 	granted time.Duration      // when the last grant landed
-	deleted bool               // somebody has deleted the object
-	excused bool               // and then a token was granted again in the one way in which it may be
+	deleted bool               // the object was deleted at some time
+	excused bool               // a token was granted again in the one allowed way
 }
 
-// A part is that of one process, in one life: what an engine works for, and its callers.
+// A part is the part of one process life: an engine's host, and its callers.
 type part struct {
 	*process
 	on    *table
@@ -54,50 +54,50 @@ type part struct {
 	alarm waker
 	cfg   queue.Config
 
-	callers  []*caller // that have not been forgotten
+	callers  []*caller // not forgotten yet
 	last     queue.Caller
-	acts     int // that its user has left, in a history with a lasting failure
-	turns    int // since all is healed
+	acts     int // left to its user, if a failure lasts
+	turns    int // after the faults
 	absent   time.Duration
-	vanished []record.Seat // the holders in objects that it saw vanish, since it last saw one
+	vanished []record.Seat // the holders in vanished objects, since it last saw an object
 	pacing
 }
 
 func (p *part) String() string { return fmt.Sprintf("%v/%s", p.process, p.on.key) }
 
-// A caller is one acquisition, and what its user has come to.
+// A caller is one acquisition, and its user's progress.
 type caller struct {
 	queue.Caller
 	part   *part
-	name   string // nobody else has it, and the entries carry it as that of their holder
+	name   string // unique, and the holder's name in its entries
 	under  *session
 	weight int64
 	wait   bool
 	stands standing
-	ended  bool // it holds a seat no more, as its user was told or has told
-	room   bool // there has been room for it, and nobody waited, ever since it came
+	ended  bool // it holds no slot any more, by its own word or by a report
+	room   bool // it had room, and no caller waited, ever since it came
 	token  int64
 }
 
-// A standing is what the user of a caller knows of it.
+// A standing is what a caller's user knows.
 type standing int
 
 const (
-	asks   standing = iota // for a seat
-	holds                  // one, or has lost it and must still leave
-	leaves                 // and is to be told that nothing of it is left
-	gone                   // it was told, or got no seat
+	asks   standing = iota // wants a slot
+	holds                  // holds a slot, or lost it and must still leave
+	leaves                 // waits to be told that nothing of it is left
+	gone                   // was told, or got no slot
 )
 
-// valid reports that a caller may work in its seats now (rule T2).
+// valid reports whether a caller may work in its slots now (rule T2).
 func (c *caller) valid() bool { return c.stands == holds && !c.ended && c.under.alive() }
 
 func (c *caller) String() string { return c.name }
 
-// goesOn reports that the session is not over for its process, nor about to be.
+// goesOn reports whether the session is live for its process, and not about to end.
 func (s *session) goesOn() bool { return s.life == s.of.life && !s.mustEnd && s.Over() == nil }
 
-// begin makes a semaphore in most of the histories with sessions, and so in half of all.
+// begin creates a semaphore in most histories with sessions.
 func (ts *tables) begin() {
 	if ts.choose(5) == 0 {
 		return
@@ -114,7 +114,7 @@ func (ts *tables) begin() {
 		t.size, t.heavy = 1<<20, []int64{1, 1, 1 << 20}
 	}
 	if ts.choose(4) == 3 {
-		t.room = 400 // for three or four
+		t.room = 400 // three or four entries
 	}
 	t.peers = ts.choose(2) == 1
 	ts.on = t
@@ -131,7 +131,7 @@ func (ts *tables) begin() {
 	}
 }
 
-// start begins the part of a process, in a new life of it.
+// start begins a process's part, in a new life.
 func (ts *tables) start(p *process) {
 	p.part = nil
 	if ts.on == nil || !p.sessions {
@@ -142,7 +142,7 @@ func (ts *tables) start(p *process) {
 		Incarnation: ts.candidates.incarnation(p), Size: ts.on.size, TTL: ts.pick(ts.ttls[:]...), Existing: ts.existing, Room: ts.on.room,
 	}
 	if ts.choose(16) == 15 {
-		part.cfg.Size++ // somebody was told otherwise (rule T8)
+		part.cfg.Size++ // a mistake in its configuration (rule T8)
 	}
 	if ts.on.peers {
 		part.cfg.Address = p.String()
@@ -157,7 +157,7 @@ func (ts *tables) start(p *process) {
 	ts.after(ts.pick(0, 100*time.Millisecond, time.Second, 10*time.Second), p.machine, func() { ts.act(part) })
 }
 
-// parts are those of the processes that live.
+// parts returns the parts of all processes that have one.
 func (ts *tables) parts() (all []*part) {
 	for _, p := range ts.processes {
 		if p.part != nil {
@@ -167,7 +167,7 @@ func (ts *tables) parts() (all []*part) {
 	return all
 }
 
-// act is what the users of a part do next, until all is healed.
+// act takes the next action of a part's users, until the faults end.
 func (ts *tables) act(p *part) {
 	if ts.healed {
 		return
@@ -191,10 +191,10 @@ func (ts *tables) act(p *part) {
 	ts.after(pause, p.machine, func() { ts.act(p) })
 }
 
-// mostCallers is how many a part has at a time, that are not on their way out.
+// mostCallers is the limit of a part's callers, without those that leave.
 const mostCallers = 3
 
-// join lets somebody want a seat.
+// join starts an acquisition.
 func (ts *tables) join(p *part) {
 	s := p.open
 	if s == nil || !s.alive() || len(p.who(asks, holds)) == mostCallers {
@@ -206,7 +206,7 @@ func (ts *tables) join(p *part) {
 	if p.acted(); len(p.who(asks)) == 0 {
 		p.silent = 0
 	}
-	// It is over if its end has come and no alarm has gone off since.
+	// It fails if the session's end has come and no alarm has gone off since.
 	_ = p.e.Join(&s.Session, queue.Join{Caller: c.Caller, Weight: c.weight, Holder: c.name, Wait: c.wait}, func() {
 		p.callers, ts.on.callers = append(p.callers, c), append(ts.on.callers, c)
 		c.room = true
@@ -217,7 +217,7 @@ func (ts *tables) join(p *part) {
 	}
 }
 
-// giveUp lets somebody go who waits.
+// giveUp ends the wait of one caller.
 func (ts *tables) giveUp(p *part) {
 	for _, c := range p.who(asks) {
 		ts.lasting.startAt(givesUp)
@@ -227,7 +227,7 @@ func (ts *tables) giveUp(p *part) {
 	}
 }
 
-// leave ends what a caller has or waits for: its validity first, and then the rest.
+// leave ends what a caller has or waits for. Its validity ends first.
 func (ts *tables) leave(c *caller, why error) {
 	if c.stands == leaves || c.stands == gone {
 		return
@@ -245,13 +245,13 @@ func (ts *tables) leave(c *caller, why error) {
 		ts.violated(Returns, "%v goes on after it has given up", c)
 	}
 	ts.seats.within(c.part, "it is not settled what became of "+c.name, func() bool { return c.stands == leaves })
-	if !ts.healed && ts.choose(8) == 7 { // and the user waits for less than a TTL for that
+	if !ts.healed && ts.choose(8) == 7 { // the user waits for less than a TTL
 		ts.met(Hurried, c)
 		c.part.e.Tell(queue.Closing{Until: c.part.clock() + ts.pick(5*time.Second, time.Second, 30*time.Millisecond)})
 	}
 }
 
-// who are the callers of a part that stand so.
+// who returns the part's callers with these standings.
 func (p *part) who(stands ...standing) (some []*caller) {
 	for _, c := range p.callers {
 		if slices.Contains(stands, c.stands) {
@@ -261,7 +261,7 @@ func (p *part) who(stands ...standing) (some []*caller) {
 	return some
 }
 
-// find is the caller of a part that has not been forgotten; another one cannot be meant.
+// find returns a caller of the part that was not forgotten. Reports cannot be about others.
 func (p *part) find(n queue.Caller) *caller {
 	for _, c := range p.callers {
 		if c.Caller == n {
@@ -281,8 +281,7 @@ func (ts *tables) forget(c *caller) {
 	}
 }
 
-// dismiss ends a caller that got no seat. What has been sent of it is settled, though nobody waits for
-// that.
+// dismiss ends a caller without a slot. What it has sent is settled in the background.
 func (ts *tables) dismiss(c *caller) {
 	p := c.part
 	p.settles = p.clock() + p.cfg.TTL + time.Second
@@ -290,7 +289,7 @@ func (ts *tables) dismiss(c *caller) {
 	ts.forget(c)
 }
 
-// A host is what the engine of a part works for: an engine.Host.
+// A host is the engine.Host of a part.
 type host struct {
 	*tables
 	p *part
@@ -307,7 +306,7 @@ func (h host) Watcher(session string, of *engine.Engine) engine.Owner {
 	return h.candidates.watcher(h.p.process, h.p.cfg.TTL, session, of)
 }
 
-// EndLease ends the validity of what was held under a session that is over.
+// EndLease ends the validity of slots under an ended session.
 func (h host) EndLease(error) {
 	for _, c := range h.p.who(holds) {
 		c.ended = c.ended || c.under.Over() != nil
@@ -346,7 +345,7 @@ func (h host) report(action protocol.Action) {
 	case queue.Vacated:
 		c := h.p.find(a.Caller)
 		h.seats.vacated(c, a.Err)
-		h.p.settles = max(h.p.settles, h.p.clock()) // with it, it may take out what is left of others
+		h.p.settles = max(h.p.settles, h.p.clock()) // together with it, others' leftovers may be removed
 		h.forget(c)
 	case protocol.Troubled:
 		h.seats.told(h.p)
@@ -370,7 +369,7 @@ func (h host) unseated(c *caller, a queue.Unseated) {
 		c.ended = true
 		h.met(SeatLost, c, a.Err)
 		h.after(h.pick(10*time.Millisecond, time.Second, 5*time.Second), h.p.machine, func() { h.leave(c, nil) })
-	case c.ended: // it has given up, and is told when that is settled
+	case c.ended: // it gave up, and is told when that is settled
 		c.stands = leaves
 	default:
 		if is(a.Err, record.ErrTableFull) {
@@ -380,7 +379,7 @@ func (h host) unseated(c *caller, a queue.Unseated) {
 	}
 }
 
-// A partRuntime is that of the engine of a part.
+// A partRuntime is the runtime of a part's engine.
 type partRuntime struct {
 	runtime
 	h host
@@ -388,7 +387,7 @@ type partRuntime struct {
 
 func (rt partRuntime) Incarnation() string { return rt.incarnation(rt.of) }
 
-// Ask begins a call of the layout.
+// Ask starts a call of the layout.
 func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
 	p := rt.h.p
 	rt.h.seats.wanted(p, r.For)
@@ -412,7 +411,7 @@ func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
 	return rt.send(c, r.Timeout)
 }
 
-// during lets things happen while a change is on its way.
+// during causes events while a change is in flight.
 func (ts *tables) during(c *call) {
 	p := c.part
 	m := p.locks[0]
@@ -431,15 +430,15 @@ func (ts *tables) during(c *call) {
 	})
 }
 
-// tell brings the word of a change to the process that hears of it at that address, where it does arrive. A liar
-// speaks to anybody.
+// tell delivers a notification to the process at its address, unless it is lost. A liar notifies
+// every process.
 func (ts *tables) tell(a queue.Tell) {
 	lie := ts.hit(PeerLie)
 	for _, p := range ts.processes {
 		if p.String() != a.Address && !lie || ts.hit(PeerLost) {
 			continue
 		}
-		n := 1 + ts.choose(4)/3 // it may come twice
+		n := 1 + ts.choose(4)/3 // it may arrive twice
 		if lie {
 			n = 4
 		}
@@ -456,7 +455,7 @@ func (ts *tables) tell(a queue.Tell) {
 	}
 }
 
-// remove deletes the object by hand.
+// remove deletes the object.
 func (ts *tables) remove() {
 	t := ts.on
 	if _, exists := ts.server.objects[t.key]; exists {
@@ -466,5 +465,5 @@ func (ts *tables) remove() {
 	}
 }
 
-// poisoned reports that something else is in the object's place.
+// poisoned reports whether an unrecognized object replaces the table.
 func (ts *tables) poisoned() bool { return ts.on != nil && ts.server.poisoned == ts.on.key }

@@ -9,17 +9,17 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// agreed is what is remembered of the terms of an acquisition, to tell whether they are kept.
+// agreed is what the checks remember of an acquisition's terms.
 type agreed struct {
 	protocol.Terms
-	claims  map[string]time.Duration // when each was sent, by the clock of its process
-	began   time.Duration            // the lease was claimed then, by that clock
-	granted time.Duration            // and granted then
-	ends    time.Duration            // and is to end then, if it is not renewed
+	claims  map[string]time.Duration // when each was sent, on the process's clock
+	began   time.Duration            // when the lease was claimed, on that clock
+	granted time.Duration            // and granted
+	ends    time.Duration            // when it must end if it is not renewed
 	metas   metas
 }
 
-// drawTerms are what every sixth acquisition asks for its lease.
+// drawTerms draws the terms of a lease: one acquisition in six has some.
 func (u *users) drawTerms(s *session) (t protocol.Terms) {
 	if u.healed || u.choose(6) != 5 {
 		return t
@@ -41,7 +41,7 @@ func (u *users) drawTerms(s *session) (t protocol.Terms) {
 	return t
 }
 
-// ttlNow is the TTL of what a member writes.
+// ttlNow returns the TTL that a member writes.
 func (m *member) ttlNow() time.Duration {
 	if m.terms.TTL > 0 {
 		return m.terms.TTL
@@ -49,7 +49,7 @@ func (m *member) ttlNow() time.Duration {
 	return m.ttl
 }
 
-// carries reports that a record is on the terms of its member, and on nobody else's.
+// carries reports whether a record has the terms of its member, and no others.
 func (m *member) carries(r record.Record) bool {
 	holder := m.cfg.Holder
 	if m.terms.Holder != "" {
@@ -58,7 +58,7 @@ func (m *member) carries(r record.Record) bool {
 	return r.Holder == holder && maps.Equal(r.Meta, m.terms.Meta) && r.TTL == m.ttlNow()
 }
 
-// keeps checks what an action has to do with the terms of its member.
+// keeps checks an action against its member's terms.
 func (led *ledger) keeps(m *member, action protocol.Action) {
 	if m.beats != nil || m.reaps {
 		return
@@ -70,7 +70,7 @@ func (led *ledger) keeps(m *member, action protocol.Action) {
 	case protocol.Granted:
 		t.granted = m.clock()
 		began, sent := t.claims[m.c().Lease().WriteID]
-		if t.began = began; !sent { // it is a claim of an earlier acquisition, or of a range
+		if t.began = began; !sent { // an earlier acquisition's claim, or a range's
 			t.began = t.granted
 		}
 		t.ends = m.c().Deadline()
@@ -86,7 +86,7 @@ func (led *ledger) keeps(m *member, action protocol.Action) {
 			}
 		}
 	case protocol.Detached:
-		if !errors.Is(a.Err, protocol.ErrLost) { // else it is released yet
+		if !errors.Is(a.Err, protocol.ErrLost) { // otherwise it must still be released
 			m.terms = agreed{}
 		}
 	case protocol.Refused, protocol.Failed, protocol.Released:
@@ -94,7 +94,7 @@ func (led *ledger) keeps(m *member, action protocol.Action) {
 	}
 }
 
-// sent checks a write against the terms of its sender.
+// sent checks a write against its sender's terms.
 func (led *ledger) sent(m *member, a protocol.Write) {
 	t, now := &m.terms, m.clock()
 	switch a.Op {
@@ -107,7 +107,7 @@ func (led *ledger) sent(m *member, a protocol.Write) {
 		}
 	case protocol.Renew:
 		switch change := t.metas.asked != t.metas.landed; {
-		case change: // it has something to tell
+		case change: // it has something to write
 		case m.under != nil:
 			led.violated(Terms, "%v renews a lease that is under the session %v", m, m.under)
 		case t.NoRenewal || t.MaxHold > 0 && (now >= t.began+t.MaxHold || m.c().Deadline() >= t.began+t.MaxHold):
@@ -122,13 +122,13 @@ func (led *ledger) sent(m *member, a protocol.Write) {
 			led.violated(Terms, "%v leaves a rest of %v, and is to leave %v", m, rest, left)
 		}
 	}
-	// A lease that is renewed for its owner keeps that one's name and meta data.
+	// A lease renewed for its owner keeps the owner's name and metadata.
 	if r := a.Record; r.Held && (r.Resting() > 0 || r.Rest != nil || (m.wants || m.leased) && (m.attaches == nil || m.using == protocol.ToHold) && !m.carries(r)) {
 		led.violated(Terms, "%v writes on other terms than its own: %s", m, showRecord(r))
 	}
 }
 
-// overtime checks that no lease is valid when its terms have ended it.
+// overtime checks that no lease is valid after its terms have ended it.
 func (led *ledger) overtime(m *member) {
 	if t := &m.terms; t.MaxHold > 0 && m.clock() >= t.began+t.MaxHold {
 		led.violated(Terms, "the lease of %v is valid for longer than %v", m, t.MaxHold)
@@ -137,7 +137,8 @@ func (led *ledger) overtime(m *member) {
 	}
 }
 
-// lasts reports that the lease of a member lasts for as long as it likes, as one of its candidate does.
+// lasts reports whether the member's lease has no terms of its own, and so lasts until its
+// release.
 func (m *member) lasts() bool {
 	t := m.terms.Terms
 	if m.terms.metas.asked > 0 {
@@ -146,8 +147,7 @@ func (m *member) lasts() bool {
 	return t.None()
 }
 
-// rests takes in that a release has landed, after which the lock rests or not. A clock that is fast
-// counts a rest too quickly, by the bound.
+// rests notes the cooldown of a landed release. A fast clock shortens it, within the bound.
 func (led *ledger) rests(l *lock, r record.Record) {
 	l.restsUntil = 0
 	if rest := r.Resting(); rest > 0 {
@@ -156,8 +156,8 @@ func (led *ledger) rests(l *lock, r record.Record) {
 	}
 }
 
-// taken checks that nobody takes a lock that rests. Where somebody has deleted the record, nobody
-// can know of it.
+// taken checks that no lock is taken during its cooldown. After the record's deletion the
+// cooldown is unknown.
 func (led *ledger) taken(l *lock, m *member, creates bool) {
 	trusted := led.arm != Far && !led.skewed && !creates
 	if led.now < l.restsUntil && trusted {

@@ -7,24 +7,24 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
-// holdCalm is the longest time for which a seat is held when all is healed.
+// holdCalm is the longest hold of a slot after the faults.
 const holdCalm = time.Second
 
-// converge lets a part have a turn when all is healed, under a session that goes on.
+// converge gives a part a turn after the faults, under a live session.
 func (ts *tables) converge(p *process) {
 	if part := p.part; ts.healed && part != nil && part.turns == 0 && len(part.callers) == 0 && !ts.excused(part) {
 		ts.join(part)
 	}
 }
 
-// excused reports that nobody of a part can have a seat: it expects another size, or there is to be an
-// object and there is none.
+// excused reports whether a part cannot have a slot: it expects another size, or the object must
+// exist and does not.
 func (ts *tables) excused(p *part) bool {
 	t := ts.on
 	return t.there && t.now.Size != p.cfg.Size || !t.there && ts.existing
 }
 
-// waits is a part with somebody who waits, or is to have a turn, or has not come to its end.
+// waits returns a part that has not finished its turn, or nil.
 func (ts *tables) waits() *part {
 	for _, p := range ts.parts() {
 		if len(p.callers) > 0 || p.turns == 0 && !ts.excused(p) {
@@ -34,9 +34,10 @@ func (ts *tables) waits() *part {
 	return nil
 }
 
-// patience is how long it takes, in real time, until all who wait have had their turn, one after the
-// other. The dead are waited out at one moment: one who waits behind them notices in a TTL that they are
-// late. One that is not at the head looks once in five minutes, and so may find out so late that it has a seat.
+// patience returns how long, in real time, the turns of all waiters take, one after the other.
+// The dead are waited out together: a waiter behind them notices within a TTL that they are late.
+// A waiter that is not at the head reads once in five minutes, and may learn about its slot that
+// late.
 func (ts *tables) patience() time.Duration {
 	turns := time.Duration(0)
 	for _, p := range ts.parts() {

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A users is the users of all processes: what they do with locks, and with sessions.
+// A users is the users of all processes: what they do with locks and sessions.
 type users struct {
 	*fleet
 	server     *server
@@ -23,11 +23,11 @@ type users struct {
 	ledger     *ledger
 	candidates *candidates
 	tables     *tables
-	paused     bool // they do nothing, for the moment
-	changes    int  // of meta data, so far
+	paused     bool // they do nothing for now
+	changes    int  // of metadata so far
 }
 
-// start begins the life of a process.
+// start begins a life of a process.
 func (u *users) start(p *process) {
 	p.life++
 	p.end()
@@ -43,7 +43,7 @@ func (u *users) start(p *process) {
 	}
 }
 
-// act is what the user of a member does next, until all is healed.
+// act takes the next action of a member's user, until the faults end.
 func (u *users) act(m *member) {
 	if u.healed {
 		return
@@ -66,8 +66,8 @@ func (u *users) act(m *member) {
 	u.after(u.pick(4*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond), m.machine, func() { u.act(m) })
 }
 
-// actLittle is what the user of a member does next when one failure lasts: little, so that ten TTLs of
-// a day are not very much.
+// actLittle takes the next action while one failure lasts. It does little, so that ten TTLs of a
+// day have few actions.
 func (u *users) actLittle(m *member) {
 	if u.healed || u.paused || m.may.acts == 0 {
 		return
@@ -99,7 +99,7 @@ func (u *users) actLittle(m *member) {
 	u.after(u.pick(4*time.Second, time.Second, 300*time.Millisecond, 20*time.Second, min(ttl/3, time.Minute), ttl, 3*ttl), m.machine, func() { u.actLittle(m) })
 }
 
-// idle is what a user does that holds nothing and waits for nothing.
+// idle is an action of a user that holds nothing and waits for nothing.
 func (u *users) idle(m *member) {
 	switch u.choose(9) {
 	case 0:
@@ -117,10 +117,10 @@ func (u *users) idle(m *member) {
 	}
 }
 
-// holding is what a user does that holds a lease.
+// holding is an action of a user that holds a lease.
 func (u *users) holding(m *member) {
 	u.retune(m)
-	if u.hit(GivenUp) { // its work goes on
+	if u.hit(GivenUp) { // its work continues
 		m.e.Tell(protocol.GiveUp{})
 		return
 	}
@@ -144,7 +144,7 @@ func (u *users) holding(m *member) {
 	u.release(m)
 }
 
-// abandon is a user that lets go of its lease before its time, or gives up waiting for it.
+// abandon releases a lease early, or cancels the wait for it.
 func (u *users) abandon(m *member) {
 	switch {
 	case u.healed || m.releasing:
@@ -159,8 +159,7 @@ func (u *users) abandon(m *member) {
 	}
 }
 
-// inspect is a user that looks at the lock without wanting it. Its candidate is told what that
-// shows, however late.
+// inspect reads the lock without acquiring it. The candidate is told the result, however late.
 func (u *users) inspect(m *member) {
 	sent := m.clock()
 	var s layout.Snapshot
@@ -178,7 +177,7 @@ func (u *users) inspect(m *member) {
 	u.network.resume(c)
 }
 
-// arrive is a user that comes now, and takes the place of one that waits.
+// arrive starts an acquisition now, and cancels a waiting one of the same member.
 func (u *users) arrive(m *member) {
 	if u.healed || m.leased {
 		return
@@ -189,7 +188,7 @@ func (u *users) arrive(m *member) {
 	u.acquire(m, true, u.pickSession(m))
 }
 
-// tryOnce is a user that tries once, where a session has just ended.
+// tryOnce tries once after a session has ended.
 func (u *users) tryOnce(m *member) {
 	u.after(u.pick(10*time.Millisecond, 100*time.Millisecond, time.Second), m.machine, func() {
 		if !u.healed && !m.leased && !m.wants {
@@ -198,7 +197,7 @@ func (u *users) tryOnce(m *member) {
 	})
 }
 
-// pickSession is the session that an acquisition is to be under, if there is one.
+// pickSession returns the session of an acquisition, or nil.
 func (u *users) pickSession(m *member) *session {
 	if s := m.open; s != nil && s.alive() && u.choose(4) != 3 {
 		return s
@@ -206,7 +205,7 @@ func (u *users) pickSession(m *member) *session {
 	return nil
 }
 
-// retune changes the TTL of whom it belongs to, from the next write on.
+// retune changes the TTL of a member without sessions, from its next write on.
 func (u *users) retune(m *member) {
 	if m.sessions {
 		return
@@ -222,7 +221,7 @@ func (u *users) retune(m *member) {
 	}
 }
 
-// acquire begins an acquisition, under the session of the process if that is to be and goes on.
+// acquire starts an acquisition, under s if that is not nil.
 func (u *users) acquire(m *member, wait bool, s *session) {
 	m.session = s
 	m.renew()
@@ -234,7 +233,8 @@ func (u *users) cancel(m *member) {
 	m.e.Cancel()
 }
 
-// release ends a lease: for all, for one, or for another user of the same process.
+// release ends a lease: for any candidate, for a successor, or for another user of the same
+// process.
 func (u *users) release(m *member) {
 	ev := protocol.Release{}
 	switch u.choose(4) {
@@ -247,7 +247,7 @@ func (u *users) release(m *member) {
 	m.renew()
 	m.e.Release(func() protocol.Release { return ev })
 	switch {
-	case !ev.Pass || m.leased: // it is on its way
+	case !ev.Pass || m.leased: // it is in flight
 	case u.choose(8) == 7:
 		u.met(Dropped)
 		m.e.Tell(protocol.Drop{})
@@ -257,11 +257,11 @@ func (u *users) release(m *member) {
 	}
 }
 
-// anybody is the name of a process.
+// anybody returns the name of a process.
 func (u *users) anybody() string { return u.processes[u.choose(len(u.processes))].String() }
 
-// converge is what the user of a lock does when all is healed: contenders want it and keep it, the
-// others release it. A member of a process with sessions waits for one.
+// converge takes a user's action after the faults. Contenders acquire the lock and keep it, the
+// others release it. A member of a process with sessions waits for a session.
 func (u *users) converge(m *member) {
 	switch {
 	case !u.healed || m.releasing || m.beats != nil || m.reaps:
@@ -277,7 +277,7 @@ func (u *users) converge(m *member) {
 	}
 }
 
-// actOnSession is what the user of sessions does, until all is healed.
+// actOnSession takes the next action of a session's user, until the faults end.
 func (u *users) actOnSession(p *process) {
 	if u.healed || u.arm == Lasting && p.acts == 0 {
 		return
@@ -300,7 +300,7 @@ func (u *users) ensureSession(p *process) {
 	}
 }
 
-// beginSession begins one, under a name that is used once (rule D1).
+// beginSession begins a session under a name that is used once (rule D1).
 func (u *users) beginSession(p *process) {
 	s := &session{of: p, life: p.life}
 	on := &lock{key: fmt.Sprintf("s%d", len(u.sessions)), session: s}
@@ -314,11 +314,11 @@ func (u *users) beginSession(p *process) {
 	u.sessions = append(u.sessions, s)
 	u.longest = max(u.longest, m.ttl)
 	u.candidates.init(m, protocol.Config{TTL: m.ttl, Holder: p.String(), Layout: record.LayoutSession})
-	_ = m.e.Acquire(true, nil, protocol.Terms{}) // no session can be over
+	_ = m.e.Acquire(true, nil, protocol.Terms{}) // no session, so none can have ended
 }
 
-// used is the object of an earlier session, whose name somebody has drawn again, or nil. Who
-// begins another one has to find that out (rule D1).
+// used returns an earlier session's object if its name is drawn again, or nil. The new session
+// must find that out (rule D1).
 func (u *users) used() *lock {
 	if len(u.sessions) == 0 || u.healed || u.choose(8) != 7 {
 		return nil
@@ -330,8 +330,8 @@ func (u *users) used() *lock {
 	return l
 }
 
-// closeSession ends the session, and frees it when the work under its leases has stopped. If
-// that takes too long it is left to run out.
+// closeSession ends the session, and frees it when the work under its leases has stopped. If that
+// takes too long, it expires.
 func (u *users) closeSession(s *session) {
 	if s.Over() != nil {
 		return
@@ -347,7 +347,7 @@ func (u *users) closeSession(s *session) {
 	})
 }
 
-// heartbeat is what the session does about its heartbeat.
+// heartbeat handles an action of a session's heartbeat.
 func (u *users) heartbeat(s *session, action protocol.Action) {
 	p := s.of
 	switch a := action.(type) {

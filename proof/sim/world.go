@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A world is one history while it is played: the queue of events, and the parts.
+// A world is a history in progress: the queue of events, and the parts.
 type world struct {
 	*fleet
 	server     *server
@@ -23,7 +23,7 @@ type world struct {
 	quorum     *quorum
 }
 
-// newWorld puts the parts together. Each knows some of those before it.
+// newWorld connects the parts. Each knows some of those before it.
 func newWorld(h *history) *world {
 	f := &fleet{history: h}
 	w := &world{fleet: f}
@@ -48,14 +48,14 @@ func newWorld(h *history) *world {
 	return w
 }
 
-// begin makes a world.
+// begin creates a world.
 func (w *world) begin(cfg Config) {
 	w.fenced = !cfg.Unfenced
 	w.arm = []Arm{Bound, Bound, Bound, Bound, Bound, Bound, Far, Deleted, Lasting, Lasting}[w.choose(10)]
 	if cfg.Arm != "" {
 		w.arm = cfg.Arm
 	}
-	// Most histories are about the default, and few about what promises less.
+	// Most histories use the default layout, and few those that promise less.
 	w.way = ways[[...]int{0, 0, 0, 0, 1, 1, 2, 2, 3, 4}[w.choose(10)]]
 	for _, way := range ways {
 		if way.name == cfg.Layout {
@@ -63,9 +63,9 @@ func (w *world) begin(cfg Config) {
 		}
 	}
 	switch {
-	case w.arm == Deleted: // of the others nothing is promised then
+	case w.arm == Deleted: // the other layouts promise nothing then
 		w.way, w.dated, w.existing = ways[0], true, w.choose(2) == 1
-	case w.arm == Far && w.cfg.Tokenless: // neither of these
+	case w.arm == Far && w.cfg.Tokenless: // nor do these
 		w.way = ways[0]
 	}
 	w.ttls = ttls
@@ -86,7 +86,8 @@ func (w *world) begin(cfg Config) {
 	w.populate()
 }
 
-// several has the history on a quorum of stores. Nobody writes there by other means, and it tells no time.
+// several plays the history on a quorum of stores. There are no other writers, and it reports no
+// time.
 func (w *world) several() {
 	w.arm, w.way, w.dated, w.skewed, w.existing = Bound, ways[0], false, false, false
 	w.odds[Poison], w.odds[StoreJump] = 0, 0
@@ -94,13 +95,13 @@ func (w *world) several() {
 		w.odds[f] = odds[w.choose(len(odds))]
 	}
 	if w.odds[Tombstones] = []int{0, 8, 3, 2}[w.choose(4)]; w.odds[Tombstones] == 2 {
-		w.odds[MemberReplaced] = 0 // there is one change at a time
+		w.odds[MemberReplaced] = 0 // one change at a time
 	}
 	w.quorum.begin(3 + 2*(w.choose(4)/3))
 }
 
-// populate makes the locks and the processes. With sessions there are some of each kind: with
-// sessions, which want all the locks, and without, which want one.
+// populate creates the locks and the processes. In a history with sessions, processes with
+// sessions want all locks, and those without want one.
 func (w *world) populate() {
 	sessions := !w.cfg.Tokenless && w.choose(4) > 0
 	locks := 1
@@ -133,12 +134,12 @@ func (w *world) join(i int, locks []*lock, sessions bool) {
 	p.machine = &machine{schedule: &w.schedule, rate: rateOne, base: time.Duration(i) * time.Hour}
 	w.processes = append(w.processes, p)
 	if sessions && w.choose(4) == 3 {
-		locks = append(slices.Clip(locks), locks[0]) // there may be two candidates in one process
+		locks = append(slices.Clip(locks), locks[0]) // a process may have two candidates
 	}
 	for _, l := range locks {
 		m := &member{process: p, on: l, ttl: w.pick(w.ttls[:]...)}
 		if sessions && w.choose(4) > 0 {
-			m.ttl = w.ttls[0] // so more comes to its end
+			m.ttl = w.ttls[0] // so that more leases end
 		}
 		p.locks = append(p.locks, m)
 		l.members = append(l.members, m)
@@ -157,7 +158,7 @@ func (w *world) run() {
 	w.after(0, nil, w.injector.tick)
 	events := 50 * (1 + w.choose(16))
 	if w.processes[0].sessions {
-		events *= 2 // of more candidates
+		events *= 2 // for more candidates
 	}
 	if w.tables.on != nil {
 		events += events / 2
@@ -185,7 +186,7 @@ func (w *world) next() {
 	case e.life != p.life:
 		return
 	case w.now < p.paused:
-		// All at once when it goes on, in any order.
+		// They all happen when it continues, in any order.
 		e.at = p.paused + time.Duration(w.choose(3))*time.Millisecond
 		w.push(e)
 		return
@@ -198,7 +199,7 @@ func (w *world) next() {
 	w.seats.check()
 }
 
-// end leaves nothing of the coroutines behind.
+// end stops the coroutines.
 func (w *world) end() {
 	for _, p := range w.processes {
 		p.end()
