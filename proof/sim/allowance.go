@@ -9,24 +9,22 @@ import (
 // While a failure lasts, each candidate has allowances of requests. They are derived from the
 // promises in docs/protocol.md, not from the code:
 //
-//   - A try is a write and the read that settles it. The backoff before the next try starts at 50
-//     ms, at least doubles, and ends at a few seconds. So after the first seconds there is at
-//     most one try a second.
-//   - A holder may hurry while part of its lease is left, and so may a candidate that frees what
-//     has landed.
+//   - A try is a write and the read that settles it. Backoffs start at 50 ms, at least double,
+//     and end at a few seconds, so after the first seconds there is at most one try a second.
+//   - A candidate may hurry while part of its lease is left, or to free what has landed.
 //   - New tries may follow when the user wants something else, or the lock changes.
 //
-// An allowance is a budget of time: each request costs some, and each second adds one second.
+// An allowance is a budget of time: a request costs some, and each second adds one second.
 
 // burst is the number of tries before the limit of one a second applies: six with backoffs of 50,
-// 100, 200, 400 and 800 ms between them, and two more because jitter may shorten the backoffs.
-// holding is the number for a holder while its lease lasts, and for freeing a record.
+// 100, 200, 400 and 800 ms, and two more because of jitter. holding is the number while a lease
+// lasts, and for freeing a record.
 const burst, holding = 8, 16
 
 // An allowance is the budget that was left at a time.
 type allowance struct{ left, at time.Duration }
 
-// spend subtracts the cost of one request, and reports whether the budget was enough.
+// spend subtracts a request's cost, and reports whether the budget was enough.
 func (a *allowance) spend(now, cost, most time.Duration) bool {
 	// A fast clock ends its backoffs early.
 	a.left = min(a.left+(now-a.at)*(protocol.Drift+1)/protocol.Drift, most) - cost
@@ -36,7 +34,6 @@ func (a *allowance) spend(now, cost, most time.Duration) bool {
 
 func (a *allowance) fill(now, most time.Duration) { a.left, a.at = max(a.left, most), now }
 
-// allowances are a candidate's budgets.
 type allowances struct {
 	failing, looks, writes, questions allowance
 	acts                              int           // left to its user
@@ -49,20 +46,20 @@ func (m *allowances) fill(now, most time.Duration) {
 	}
 }
 
-// credit adds to each budget, because the lock has changed.
+// credit adds to each budget.
 func (m *allowances) credit(more time.Duration) {
 	for _, a := range []*allowance{&m.failing, &m.looks, &m.writes, &m.questions} {
 		a.left += more
 	}
 }
 
-// per returns the reduced cost of a request for which the budget allows n more per while.
+// per returns the reduced cost of a request of which n more are allowed per while.
 func per(one, while time.Duration, n int64) time.Duration {
 	rate := 1 + float64(n)*float64(time.Second)/float64(while)
 	return time.Duration(float64(one) / rate)
 }
 
-// changed credits a landed write to the lock's candidates, which may read and try once more:
+// changed credits the lock's candidates, which may read and try once more after a landed write:
 // earlier attempts cannot land any more.
 func (l *lasting) changed(r *request) {
 	from := r.from.from
@@ -79,8 +76,7 @@ func (l *lasting) changed(r *request) {
 	}
 }
 
-// perTry returns how many requests a try may take: the write may be two and a listing, and the
-// read after it a get and a listing.
+// perTry returns how many requests a try may take: two writes and a listing, a get and a listing.
 func (l *lasting) perTry() time.Duration {
 	if l.cfg.Numbered || l.cfg.WriteOnce {
 		return 6

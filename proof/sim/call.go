@@ -34,7 +34,7 @@ type call struct {
 	stop        func()
 	yield       func(*request) bool
 	waits       *request // for its answer
-	answer      answer   // to the last request
+	answer      answer   // to the last one
 	over        bool     // no caller waits any more
 
 	lateRequest, lateAnswer bool
@@ -75,7 +75,6 @@ func (a answer) error() error {
 	return a.err
 }
 
-// writes reports whether the request may change something.
 func (r *request) writes() bool { return r.op == "put" || r.op == "delete" }
 
 func (r *request) claims() bool {
@@ -122,7 +121,6 @@ func begin(by *process, from *member, run func(context.Context)) *call {
 // calling is the context key of a call.
 type calling struct{}
 
-// String names the caller.
 func (c *call) String() string {
 	if c.part != nil {
 		return c.part.String()
@@ -152,7 +150,7 @@ func ask(ctx context.Context, r *request) answer {
 	return answer{err: lost}
 }
 
-// A remote is the store as the layouts see it. It routes requests to the call that makes them.
+// A remote is the store as the layouts see it. It routes requests to their calls.
 type remote struct{}
 
 func (remote) String() string { return "sim://" }

@@ -22,13 +22,12 @@ type candidates struct {
 	returns *returns
 	peers   *peers
 	made    int
-	// Set later: these two know the candidates too.
+	// Set later.
 	users    *users
 	injector *injector
 }
 
-// start creates a candidate for a lock. Some have another candidate's name, because names are not
-// incarnations.
+// start creates a candidate for a lock. Some share a name: names are not incarnations.
 func (cs *candidates) start(m *member) {
 	cfg := cs.cfg
 	cfg.TTL, cfg.Holder, cfg.Address = m.ttl, m.process.String(), m.process.String()
@@ -66,7 +65,6 @@ func (cs *candidates) incarnation(p *process) string {
 	return fmt.Sprintf("i%d-%d-%d", p.number, p.life, cs.made)
 }
 
-// add registers a candidate with the present life of its process.
 func (cs *candidates) add(m *member) {
 	m.wakers = append(m.wakers, &m.alarm)
 	m.renew()
@@ -95,7 +93,6 @@ func (o owner) Watcher(session string, of *engine.Engine) engine.Owner {
 	return o.watcher(o.m.process, o.m.ttl, session, of)
 }
 
-// watcher adds a candidate that waits for a session to end.
 func (cs *candidates) watcher(p *process, ttl time.Duration, session string, of *engine.Engine) engine.Owner {
 	r := &member{process: p, on: cs.find(session).heartbeat.on, e: of, ttl: ttl, reaps: true}
 	r.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: session} }
@@ -166,7 +163,6 @@ func (o owner) stepped(ev protocol.Event) {
 	}
 }
 
-// do carries out a candidate's action.
 func (cs *candidates) do(m *member, action protocol.Action) {
 	cs.ledger.keeps(m, action)
 	switch a := action.(type) {
@@ -358,7 +354,6 @@ func (rt memberRuntime) Incarnation() string {
 	return rt.m.cfg.Incarnation
 }
 
-// Ask starts a call of a layout.
 func (rt memberRuntime) Ask(r engine.Request) (giveUp func()) {
 	m := rt.m
 	c := begin(m.process, m, r.Do)

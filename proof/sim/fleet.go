@@ -30,7 +30,6 @@ func (f *fleet) find(key string) *session {
 	return nil
 }
 
-// A process has a machine, access to the store, and candidates.
 type process struct {
 	*machine
 	number int
@@ -59,7 +58,6 @@ func (p *process) end() {
 	p.calls = nil
 }
 
-// writing reports whether one of its writes is in flight.
 func (p *process) writing() bool {
 	return slices.ContainsFunc(p.calls, func(c *call) bool { return !c.finished && !c.over && c.waits != nil && c.waits.writes() })
 }
@@ -140,10 +138,9 @@ func (m *member) String() string {
 	return fmt.Sprintf("%v/%s", m.process, m.on.key)
 }
 
-// c returns the candidate, for reading only.
 func (m *member) c() *protocol.Candidate { return m.e.Candidate() }
 
-// valid reports whether the member holds a valid lease now (rules A10 and D4).
+// valid reports whether the member's lease is valid now (rules A10 and D4).
 func (m *member) valid() bool {
 	return (m.e.Resting() || m.c().Valid(m.clock())) && (m.under == nil || m.under.alive())
 }
@@ -183,7 +180,7 @@ func (m *member) failed() bool {
 	return m.lookFailed || m.writeFailed || m.asked != nil && m.asked.waits != nil && m.asked.waits.hit
 }
 
-// A question is a member's. It is answered when there is news or its time is up.
+// A question is answered when there is news or its time is up.
 type question struct {
 	from   *member
 	life   int
@@ -232,7 +229,6 @@ type lock struct {
 	reused  bool     // another session of this name is beginning
 }
 
-// flights are the requests to an object.
 type flights struct {
 	inFlight []*request
 }
@@ -247,7 +243,7 @@ type claim struct {
 	remembers   []byte        // its last part, with the history
 }
 
-// all returns the candidates for a lock. For a heartbeat, it returns the keeper and the waiters.
+// all returns the candidates for a lock, or a heartbeat's keeper and waiters.
 func (l *lock) all() (all []*member) {
 	if l.session == nil {
 		return l.members
@@ -265,7 +261,7 @@ func (l *lock) holder() *member {
 	return nil
 }
 
-// stuck returns a candidate that waits for the lock and whose last read or write failed, or nil.
+// stuck returns a candidate that waits for the lock after its last read or write failed, or nil.
 func (l *lock) stuck() *member {
 	for _, m := range l.members {
 		if m.wants && m.patient && (m.failed() || m.watcher() != nil && m.watcher().failed()) {
@@ -285,7 +281,7 @@ type session struct {
 	engine.Session
 }
 
-// knows reports whether the session knows that something of a candidate is, or may be, under it.
+// knows reports whether the session knows that a candidate has, or may have, something under it.
 func (s *session) knows(m *member) bool {
 	return slices.ContainsFunc(s.Members(), func(o engine.Host) bool {
 		member, is := o.(owner)

@@ -16,7 +16,6 @@ import (
 // An Arm is a class of histories with its own promises.
 type Arm string
 
-// The arms.
 const (
 	Bound   Arm = "bound"   // clocks stay within the bound: every promise holds
 	Far     Arm = "far"     // clocks exceed the bound: P1 and the fence hold
@@ -77,17 +76,16 @@ const infrequent = 10 * time.Second
 // epoch is the start of the world, by its own clock and by the store's.
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// A history is what all parts of a world share: its draws, the choices, the time and the outcome.
+// A history is shared by all parts of a world: its draws, the choices, the time and the outcome.
 type history struct {
 	way
-	arm      Arm
-	existing bool // candidates never create the object
-	dated    bool // the store reports its time
-	skewed   bool // that time may jump, and then no candidate starts fast
-	fenced   bool
-	ttls     [3]time.Duration
-	longest  time.Duration // of all TTLs
-	// longestRest is the longest cooldown requested.
+	arm         Arm
+	existing    bool // candidates never create the object
+	dated       bool // the store reports its time
+	skewed      bool // that time may jump, and then no candidate starts fast
+	fenced      bool
+	ttls        [3]time.Duration
+	longest     time.Duration // of all TTLs
 	longestRest time.Duration
 
 	schedule
@@ -111,7 +109,6 @@ func (h *history) soon(to *machine, do func()) {
 	h.after(time.Duration(h.choose(3))*time.Millisecond, to, do)
 }
 
-// meets reports whether this fault occurs now.
 func (h *history) meets(f Fault) bool {
 	n := h.odds[f]
 	return n > 0 && !h.healed && h.choose(n) == n-1
@@ -122,7 +119,6 @@ func (h *history) met(f Fault, what ...any) {
 	h.logf("* %v %v", f, what)
 }
 
-// hit combines meets and met.
 func (h *history) hit(f Fault) bool {
 	if !h.meets(f) {
 		return false
@@ -131,7 +127,6 @@ func (h *history) hit(f Fault) bool {
 	return true
 }
 
-// violated records a broken promise.
 func (h *history) violated(promise, format string, args ...any) {
 	if h.broken == "" && !slices.Contains(h.without, promise) {
 		h.broken = promise
@@ -153,7 +148,6 @@ func (h *history) logf(format string, args ...any) {
 	}
 }
 
-// brief formats an event or action for the log.
 type brief struct{ it any }
 
 func (b brief) String() string {

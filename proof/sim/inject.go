@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// An injector causes faults from time to time, in the store or in a member.
+// An injector causes faults from time to time.
 type injector struct {
 	*fleet
 	server     *server
@@ -13,7 +13,6 @@ type injector struct {
 	quorum     *quorum
 }
 
-// tick causes faults, and schedules itself again.
 func (in *injector) tick() {
 	if in.healed {
 		return
@@ -40,7 +39,6 @@ func (in *injector) victim() *member {
 	return m
 }
 
-// processFaults are a single member's faults.
 var processFaults = [...]Fault{Crash, Pause, Suspend, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
 
 func (in *injector) processFault(m *member) {
@@ -52,8 +50,7 @@ func (in *injector) processFault(m *member) {
 	}
 }
 
-// duringWrite causes events at the worst moment: while a write of a member's process is in
-// flight.
+// duringWrite causes events at the worst moment: while a member's write is in flight.
 func (in *injector) duringWrite(c *call, m *member, abandon, rival func()) {
 	f := processFaults[in.choose(7)]
 	if in.healed || in.users.paused || in.choose(4) != 3 {
@@ -73,13 +70,11 @@ func (in *injector) duringWrite(c *call, m *member, abandon, rival func()) {
 	in.after(soon+5*time.Millisecond, nil, rival)
 }
 
-// rival starts another acquisition.
 func (in *injector) rival() {
 	m := in.members[in.choose(len(in.members))]
 	in.soon(m.machine, func() { in.users.arrive(m) })
 }
 
-// inject causes a fault in a member.
 func (in *injector) inject(m *member, f Fault) {
 	switch f {
 	case Crash:
@@ -106,12 +101,10 @@ func (in *injector) inject(m *member, f Fault) {
 	}
 }
 
-// duration returns how long a fault lasts.
 func (in *injector) duration() time.Duration {
 	return in.pick(500*time.Millisecond, 2*time.Second, 5*time.Second, 15*time.Second, 40*time.Second)
 }
 
-// pause stops a member for a while, usually for longer than its lease.
 func (in *injector) pause(m *member) {
 	if in.now < m.paused {
 		return // it has stopped already
@@ -126,7 +119,7 @@ func (in *injector) pause(m *member) {
 }
 
 // suspend stops a member's machine for a while. Its clock continues, and its timers have as much
-// left afterwards as before. Those that wake the candidates have at most a second.
+// left afterwards as before. Those that wake candidates have at most a second.
 func (in *injector) suspend(m *member) {
 	if in.now < m.paused {
 		return

@@ -31,7 +31,6 @@ type lasting struct {
 	late      time.Duration // its delay
 }
 
-// A moment is when a failure begins.
 type moment int
 
 const (
@@ -52,12 +51,11 @@ var momentNames = [pastFirst]string{
 
 func (m moment) String() string { return momentNames[m] }
 
-// lastingTTLs are these histories' TTLs, from the minimum to the maximum.
 var lastingTTLs = [...]time.Duration{
 	3 * time.Second, protocol.MinTTL, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, protocol.MaxTTL,
 }
 
-// draw draws the failure, before there are locks and processes.
+// draw draws the failure. There are no locks or processes yet.
 func (l *lasting) draw(brief bool) {
 	l.pending = true
 	l.answer = answers[max(l.choose(len(answers)+4)-4, 0)] // often none
@@ -89,14 +87,12 @@ func (l *lasting) draw(brief bool) {
 	}
 }
 
-// startAt starts the failure if this is its moment.
 func (l *lasting) startAt(m moment) {
 	if l.pending && l.from == m {
 		l.start()
 	}
 }
 
-// startWith starts the failure if this request is its moment.
 func (l *lasting) startWith(r *request) {
 	switch c := r.from; {
 	case c.write == nil || c.from.on.session != nil:
@@ -123,7 +119,6 @@ func (l *lasting) start() {
 	l.after(l.lasts, nil, func() { l.on = false })
 }
 
-// hits reports whether the failure affects this request.
 func (l *lasting) hits(r *request) bool {
 	if !l.on || l.forges || r.from.by == nil || l.of != nil && l.of != r.from.by {
 		return false

@@ -7,10 +7,9 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// liveness ends a history: it heals everything and checks liveness. With clocks beyond the bound
-// liveness need not hold, and a lock that must exist cannot be acquired if its object does not.
-// Nor can a deleted one under a session: a candidate that saw it vanish waits for that session to
-// end, which need not happen.
+// liveness heals everything and checks liveness. It need not hold with clocks beyond the bound,
+// for objects that must exist and do not, and for deleted objects under a session: a candidate
+// that saw one vanish waits for the session to end, which need not happen.
 func (w *world) liveness() {
 	w.heal()
 	locks := slices.DeleteFunc(slices.Clone(w.locks), func(l *lock) bool {
@@ -92,7 +91,6 @@ func (w *world) heal() {
 	w.after(0, nil, w.housekeep)
 }
 
-// housekeep sweeps from time to time.
 func (w *world) housekeep() {
 	if w.cfg.WriteOnce {
 		w.server.sweep()
@@ -114,12 +112,12 @@ func (w *world) convergeAll() {
 }
 
 // takeover returns how long, in real time, a wanted lock may have no holder. A waiter reads after
-// ten seconds, whatever the TTL. A peer's answer may keep a follower, or a candidate that asks
-// peers, from reading while a lease is valid, and then for its interval. A dead holder is waited
-// out in full and, if objects cannot be overwritten, until its marker is swept.
+// ten seconds, whatever the TTL. A peer's answer may keep a candidate from reading while a lease
+// is valid, and then for its interval. A dead holder is waited out in full and, if objects cannot
+// be overwritten, until its marker is swept.
 //
 // Sessions do not take longer. A waiter that has read the lock waits out the session, or learns
-// from it that the lock was released.
+// from it about the release.
 func (w *world) takeover(gone bool) time.Duration {
 	ttl := w.longest
 	look, kept := infrequent, time.Duration(0)
@@ -136,8 +134,8 @@ func (w *world) takeover(gone bool) time.Duration {
 	return (d+w.longestRest+time.Second)*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
-// await waits until contenders hold the locks, and reports whether they do. If they do not,
-// liveness is broken.
+// await waits until contenders hold the locks, and reports whether they do. Otherwise liveness is
+// broken.
 func (w *world) await(locks []*lock, otherwise string, patience time.Duration) bool {
 	for end := w.now + patience; w.broken == ""; w.next() {
 		missing := slices.IndexFunc(locks, func(l *lock) bool { return l.holder() == nil })
@@ -152,9 +150,9 @@ func (w *world) await(locks []*lock, otherwise string, patience time.Duration) b
 	return false
 }
 
-// awaitTurns waits until all waiters for slots have held them and have left. A deleted object
-// promises nothing: its holders need not know, and a caller that saw it vanish waits for their
-// sessions to end.
+// awaitTurns waits until all waiters for slots have had their turn. A deleted object promises
+// nothing: its holders need not know, and callers that saw it vanish wait for their sessions to
+// end.
 func (w *world) awaitTurns(end time.Duration) {
 	for t := w.tables.on; t != nil && !t.deleted && w.broken == ""; w.next() {
 		p := w.tables.waits()
@@ -198,9 +196,8 @@ func renewals(ttl, window time.Duration) int {
 	return int(window*(protocol.Drift+1)/protocol.Drift/protocol.Renewal(ttl)) + 1
 }
 
-// budget returns what a process may send in a window: for its session, a write per renewal,
-// however many leases it has; for each session that it waits for, a read per renewal, however
-// many locks it wants; and the cost of each other lock.
+// budget returns what a process may send in a window: a write per renewal of its session, a read
+// per renewal of each session that it waits for, and the cost of each other lock.
 func (w *world) budget(p *process, holders map[*lock]*member, window time.Duration) (may traffic) {
 	if p.open != nil {
 		may.writes += renewals(p.open.heartbeat.ttl, window)
@@ -225,9 +222,9 @@ func (w *world) budget(p *process, holders map[*lock]*member, window time.Durati
 	return may
 }
 
-// lookout returns the cost of waiting for slots in a deleted object, which may take as long as
-// its holders' sessions (see awaitTurns): a read a second for a new object, reads of those
-// sessions, and a few writes if there is one.
+// lookout returns the cost of waiting for slots in a deleted object (see awaitTurns): a read a
+// second for a new object, reads of the holders' sessions, and a few writes if there is an
+// object.
 func (w *world) lookout(p *process, watched []*member, window time.Duration) traffic {
 	one := traffic{reads: int(window*(protocol.Drift+1)/protocol.Drift/oneLook) + lookBurst, writes: burst}
 	for _, o := range w.processes {
@@ -239,7 +236,7 @@ func (w *world) lookout(p *process, watched []*member, window time.Duration) tra
 }
 
 // looks returns a waiter's reads: one per renewal, and a few more until it knows when the holder
-// renews. A waiter with a faster clock than the holder's sometimes reads too early, and again.
+// renews. With a faster clock than the holder's, it sometimes reads too early and then again.
 func (w *world) looks(p *process, holder *member, window time.Duration) int {
 	n := renewals(holder.ttl, window)
 	if p.rate > holder.rate {
@@ -271,14 +268,13 @@ func (w *world) plain(m, holder *member, window time.Duration) traffic {
 	}
 	if w.cfg.Numbered {
 		// Epochs are collected at once here, not after a day. A candidate that looks for a
-		// deleted or re-created epoch claims in vain before it starts again.
+		// missing or re-created epoch claims in vain before it starts again.
 		may.reads += 8
 		may.writes = 2
 	}
 	return may
 }
 
-// outlast plays a history in which one failure lasts.
 func (w *world) outlast() {
 	l := w.lasting
 	w.lasting.startAt(first)
@@ -296,9 +292,8 @@ func (w *world) outlast() {
 }
 
 // promptly returns how soon after the failure a free lock is taken. First, a request without an
-// answer must be given up; other faults of a process can leave a write without one (duringWrite).
-// A waiter for a session has two backoffs, its own and that of reading the session. Then come a
-// few requests.
+// answer must be given up; other faults can also leave a write without one (duringWrite). A
+// waiter for a session has two backoffs, its own and that of reading the session.
 func (w *world) promptly() time.Duration {
 	d := 2*maxPause + 500*time.Millisecond
 	if w.lasting.answer.Status == 0 || slices.ContainsFunc(w.processes, (*process).writing) {
@@ -307,8 +302,8 @@ func (w *world) promptly() time.Duration {
 	return d*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
-// checkPrompt checks that after the failure, each free lock with a waiter that the failure
-// blocked is taken within seconds.
+// checkPrompt checks that each free lock is taken within seconds if the failure had kept a waiter
+// from it.
 func (w *world) checkPrompt() {
 	w.users.paused = true
 	most := w.promptly()
@@ -343,8 +338,8 @@ func (w *world) checkPrompt() {
 	}
 }
 
-// isFree reports whether the next claim can succeed: there is no holder, no successor and no
-// cooldown, and no write is in flight.
+// isFree reports whether a claim can succeed: no holder, no successor, no cooldown, and no write
+// in flight.
 func (w *world) isFree(l *lock) bool {
 	if slices.ContainsFunc(l.inFlight, (*request).writes) {
 		return false

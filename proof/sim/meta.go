@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A metas is the metadata that a user wants in its lease's record. Every change in a history has
-// its own number, so the metadata shows which change a record carries.
+// A metas is the metadata that a user wants in its lease's record. Changes have unique numbers,
+// so the metadata shows which one a record carries.
 type metas struct {
 	asked, landed int // the last change, and the last one confirmed to the user
 }
@@ -21,7 +21,6 @@ func metaOf(r record.Record) int {
 	return n
 }
 
-// setMeta changes a lease's metadata a few times in a row.
 func (u *users) setMeta(m *member) {
 	if u.cfg.WriteOnce || !m.leased || m.releasing {
 		return
@@ -33,7 +32,6 @@ func (u *users) setMeta(m *member) {
 	}
 }
 
-// metaAsked notes a change, unless the lease has ended.
 func (m *member) metaAsked(ev protocol.SetMeta) {
 	if m.c().Lease().Token == 0 && !m.cfg.Tokenless || !m.leased {
 		return
@@ -41,8 +39,8 @@ func (m *member) metaAsked(ev protocol.SetMeta) {
 	m.terms.Meta, m.terms.metas.asked = ev.Meta, ev.Number
 }
 
-// metaLanded checks that when a user learns that a change has landed, the record carries it or a
-// later one. A record that was deleted, restored or taken over since proves nothing.
+// metaLanded checks that the record carries a change that was confirmed to its user, or a later
+// one. A record that was deleted, restored or taken over since proves nothing.
 func (led *ledger) metaLanded(m *member, number int) {
 	t := &m.terms.metas
 	if number <= t.landed || number > t.asked {
@@ -60,8 +58,8 @@ func (led *ledger) metaLanded(m *member, number int) {
 	}
 }
 
-// metaWritten checks that a lease's landed record, including the one that frees the lock, carries
-// the last change confirmed to the user, or a later one.
+// metaWritten checks that a lease's landed record, including the last one, carries the last
+// change confirmed to the user, or a later one.
 func (led *ledger) metaWritten(m *member, r record.Record) {
 	t, l := &m.terms.metas, m.c().Lease()
 	ours := m.leased && r.Incarnation() == l.Incarnation() && r.Token == l.Token && !m.on.restored && !m.on.deleted

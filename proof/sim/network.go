@@ -21,7 +21,7 @@ type network struct {
 	collector *call
 }
 
-// giveUp ends a call that has no waiting caller.
+// giveUp ends a call.
 func (n *network) giveUp(c *call) {
 	if !c.finished {
 		c.over = true
@@ -30,7 +30,6 @@ func (n *network) giveUp(c *call) {
 	}
 }
 
-// resume continues a call to its next request or its end.
 func (n *network) resume(c *call) {
 	c.begun = true
 	if r, more := c.next(); more {
@@ -43,8 +42,8 @@ func (n *network) resume(c *call) {
 	c.done()
 }
 
-// send sends a request. A marker's delete must arrive once, within the lease that it is sent
-// under, or never, because markers promise less.
+// send sends a request. A marker's delete must arrive once, within its lease, or never, because
+// markers promise less.
 func (n *network) send(r *request) {
 	m, p := r.from.from, r.from.by
 	marker := r.op == "delete" && n.cfg.Tokenless
@@ -79,7 +78,6 @@ func (n *network) send(r *request) {
 	}
 }
 
-// cut reports whether the process is cut off in this direction.
 func (n *network) cut(p *process, f Fault) bool {
 	switch {
 	case p == nil || n.now >= p.noRequests && f == CutRequests || n.now >= p.noAnswers && f == CutAnswers:
@@ -91,8 +89,8 @@ func (n *network) cut(p *process, f Fault) bool {
 	return true
 }
 
-// strike is the failure's effect on a request, whatever the answer: a write may land, and one of
-// the first claims lands late.
+// strike is the failure's effect, whatever the answer: a write may land, and one of the first
+// claims lands late.
 func (n *network) strike(r *request, land func()) {
 	l := n.lasting
 	if l.lands && r.writes() {
@@ -109,7 +107,6 @@ func (n *network) strike(r *request, land func()) {
 	}
 }
 
-// fly brings a request to the store.
 func (n *network) fly(r *request, delay time.Duration) {
 	to := r.from.to
 	if to != nil {
@@ -136,7 +133,6 @@ func (n *network) delay(f Fault, late bool) time.Duration {
 	return slow + time.Duration(1+n.choose(30))*time.Millisecond
 }
 
-// arrive serves a request at the store, and sends the answer back.
 func (n *network) arrive(r *request) {
 	if r.expires != 0 && n.now >= r.expires {
 		return
@@ -156,7 +152,6 @@ func (n *network) arrive(r *request) {
 	n.after(n.delay(LateAnswer, r.from.lateAnswer), r.from.on, func() { n.deliver(r, a) })
 }
 
-// deliver passes an answer to its call if that still waits for it.
 func (n *network) deliver(r *request, a answer) {
 	c := r.from
 	switch {
@@ -174,7 +169,6 @@ func (n *network) deliver(r *request, a answer) {
 	}
 }
 
-// serve returns the store's answer, including its faults.
 func (n *network) serve(r *request) answer {
 	refused := func(kind error) answer { return answer{err: r.fails(kind)} }
 	var a answer
@@ -210,7 +204,6 @@ func (n *network) serve(r *request) answer {
 	return a
 }
 
-// land carries out a request, and checks the promises that it affects.
 func (n *network) land(r *request) answer {
 	of, number, numbered := layout.Epoch(r.key)
 	top := int64(0)

@@ -9,17 +9,16 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A pacing is what a part of the semaphore may send, and what it owes its waiters. Its allowances
-// are like a candidate's (allowance.go), and are derived from the promises:
+// A pacing is what a part of the semaphore may send, and what it owes its waiters. Like a
+// candidate's (allowance.go), its allowances are derived from the promises:
 //
-//   - A waiter reads at most once a second, with some more reads when a slot was granted: the
-//     intervals grow from a few milliseconds by at least 1/8.
-//   - A change is tried at most once a second, except in the first seconds and when others were
-//     faster. A read follows it.
+//   - A waiter reads at most once a second, and some more when a slot was granted: the intervals
+//     grow from a few milliseconds by at least 1/8.
+//   - A change is tried at most once a second, except in the first seconds and after others'
+//     changes. A read follows it.
 //   - A caller refused by a full table may read as a new caller when there is room.
 //   - A notification is worth one read until the table changes.
-//   - While all callers of a table hold slots, it sends one read per notification and nothing
-//     else.
+//   - While all its callers hold slots, a table sends only one read per notification.
 type pacing struct {
 	looks, changes, failing allowance
 	settles                 time.Duration // until then, on its clock, it settles what no caller waits for
@@ -34,13 +33,13 @@ type pacing struct {
 	reminded    time.Duration // when they were last reported; 0: never
 }
 
-// oneLook is the cost of a read: a waiter's interval is a second, and up to a quarter shorter.
+// oneLook is the cost of a read: an interval is a second, and up to a quarter shorter.
 const oneLook = 3 * time.Second / 4
 
 // lookBurst is the number of reads in a burst. The head's intervals start at 3 ms, grow by half,
 // and reach a second after fifteen reads. The others' are 1/8 of the time waited, and jitter may
-// make them a quarter shorter: with answers after 10 ms, they have then read 37 times more than
-// once per oneLook.
+// make them a quarter shorter. With answers after 10 ms, that is 37 reads more than one per
+// oneLook.
 const lookBurst = 40
 
 // acted refills a part's allowances, because a caller wants something.
@@ -50,8 +49,7 @@ func (p *part) acted() {
 	p.failing.fill(p.now, p.most())
 }
 
-// most returns the limit of savings for failing tries. A caller that leaves has a TTL to settle
-// that, and more tries.
+// most limits the savings for failing tries. A caller that leaves has a TTL and more tries.
 func (p *part) most() time.Duration {
 	if len(p.who(leaves)) > 0 || p.clock() < p.settles {
 		return holding * time.Second
@@ -59,7 +57,7 @@ func (p *part) most() time.Duration {
 	return burst * time.Second
 }
 
-// wanted checks that a part whose callers all hold slots sends only a read per notification.
+// wanted checks that a part sends nothing unrequested, except a read per notification.
 func (st *seats) wanted(p *part, a protocol.Action) {
 	if len(p.who(asks, leaves)) > 0 || p.clock() <= p.settles {
 		return
@@ -72,7 +70,6 @@ func (st *seats) wanted(p *part, a protocol.Action) {
 	st.violated(Budget, "%v wants %s, and nobody wants anything of it", p, brief{a})
 }
 
-// sent checks that a part may send this request.
 func (st *seats) sent(r *request) {
 	p := r.from.part
 	if st.arm == Far {
@@ -95,7 +92,7 @@ func (st *seats) sent(r *request) {
 	}
 }
 
-// changed lets all parts read and try again, because a change has landed.
+// changed credits all parts after a landed change.
 func (st *seats) changed(granted bool) {
 	for _, p := range st.tables.parts() {
 		p.silent, p.heard = 0, false
@@ -107,7 +104,6 @@ func (st *seats) changed(granted bool) {
 	}
 }
 
-// taken notes what a part hears.
 func (st *seats) taken(p *part, ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.SessionExpired: // it has another try
@@ -153,7 +149,7 @@ func (st *seats) failed(p *part, bad bool) {
 	}
 }
 
-// told notes a report of store errors, and checks that waiters get at most one a minute.
+// told checks that waiters are told at most once a minute.
 func (st *seats) told(p *part) {
 	if least := reminder * (protocol.Drift - 1) / protocol.Drift; p.reminded > 0 && st.now-p.reminded < least && st.arm != Far {
 		st.violated(Returns, "%v is told of trouble again after %v", p, st.now-p.reminded)
@@ -172,8 +168,8 @@ func (st *seats) stepped(p *part) {
 	}
 }
 
-// stuck is called when a failure has ended. If all slots are free then, the function it returns
-// finds a part whose caller is still waiting because of the failure, or nil.
+// stuck is called when a failure ends. If all slots are free then, its result returns a part with
+// a caller that is still waiting because of the failure, or nil.
 func (st *seats) stuck() func() *part {
 	t := st.tables.on
 	if t == nil || t.there && len(t.now.Seats()) > 0 || slices.ContainsFunc(t.inFlight, (*request).writes) {

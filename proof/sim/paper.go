@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// A paper is a detached lease in its owner's hands. The clock of the owner's machine says until
-// when the owner works under it. Papers of one lease are copies.
+// A paper is a detached lease in its owner's hands. The owner works under it until a time on its
+// machine's clock. Papers of one lease are copies.
 type paper struct {
 	on       *lock
 	claim    int // the one that began the lease
@@ -27,20 +27,16 @@ type lineage struct {
 	freed  bool // an owner has begun to free it
 }
 
-// relies reports whether the owner may work under the lease now.
 func (p *paper) relies() bool { return !p.lineage.ended && p.owner.clock() < p.deadline }
 
-// mark adds a mark, but not to earlier copies.
 func (p *paper) mark(incarnation string) {
 	p.proof.Marks = append(slices.Clone(p.proof.Marks), incarnation)
 }
 
-// drop forgets a paper.
 func (l *lock) drop(p *paper) {
 	l.papers = slices.DeleteFunc(l.papers, func(other *paper) bool { return other == p })
 }
 
-// detach detaches a user's lease, if possible.
 func (u *users) detach(m *member) bool {
 	if u.cfg.Tokenless || m.under != nil || m.beats != nil || !m.leased {
 		return false
@@ -51,7 +47,7 @@ func (u *users) detach(m *member) bool {
 	return true
 }
 
-// detached makes a paper of a lease that a member has detached or renewed.
+// detached makes a paper of a detached or renewed lease.
 func (u *users) detached(m *member, a protocol.Detached) {
 	p := &paper{on: m.on, claim: m.claim, owner: m.process, lineage: &lineage{}}
 	if from := m.attaches; from != nil {
@@ -78,8 +74,7 @@ func (u *users) detached(m *member, a protocol.Detached) {
 	u.papers(p)
 }
 
-// papers lets the owner use a paper later, and maybe a second owner use a copy at the same
-// moment.
+// papers lets the owner use a paper later, and maybe another owner a copy at the same moment.
 func (u *users) papers(p *paper) {
 	p.on.papers = append(p.on.papers, p)
 	pause := u.pick(time.Second, 50*time.Millisecond, 5*time.Second, 20*time.Second)
@@ -93,7 +88,6 @@ func (u *users) papers(p *paper) {
 	}
 }
 
-// attachIn lets some process use a paper after a while.
 func (u *users) attachIn(pause time.Duration, p *paper) {
 	m := p.on.members[u.choose(len(p.on.members))]
 	u.after(pause, nil, func() {
@@ -109,7 +103,7 @@ func (u *users) attachIn(pause time.Duration, p *paper) {
 	})
 }
 
-// attach uses a paper. Before a renewal is sent, its owner stores the renewal's mark, so that a
+// attach uses a paper. An owner stores the renewal's mark before it sends the renewal, so that a
 // crash does not lose the lease.
 func (u *users) attach(m *member, p *paper, use protocol.Use) {
 	proof := p.proof
@@ -132,7 +126,6 @@ func (u *users) attach(m *member, p *paper, use protocol.Use) {
 	m.e.Attach(protocol.Attach{Proof: proof, Use: use})
 }
 
-// notAttached ends a failed attachment.
 func (u *users) notAttached(m *member, a protocol.Failed) {
 	p := m.attaches
 	m.attaches = nil
@@ -167,8 +160,7 @@ func (led *ledger) lostPaper(m *member, p *paper, err error) {
 	}
 }
 
-// oneOwner checks P2 for detached leases: while an owner may work under one, no later lease is
-// valid.
+// oneOwner checks P2 for detached leases.
 func (led *ledger) oneOwner(l *lock) {
 	if led.arm == Far || l.deleted {
 		return

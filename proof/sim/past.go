@@ -10,8 +10,8 @@ import (
 // remembered checks a landed record's history: the earlier leases, each once, in order, and no
 // others. A claim makes it, and no other write changes it.
 //
-// It checks the bytes in the store. Their writer can have seen only claims that landed earlier. A
-// claim that lands has seen all of them, unless the object was deleted.
+// It checks the bytes in the store. Their writer saw only claims that had landed, and a claim
+// that lands has seen all of them, unless the object was deleted.
 func (led *ledger) remembered(r *request, claims bool) {
 	l := r.from.from.on
 	if last := len(l.claims) - 1; !claims && last > 0 && len(l.claims[last].remembers) > 0 && bytes.HasSuffix(r.body, l.claims[last].remembers) &&
@@ -69,8 +69,7 @@ func candidate(incarnation string) string {
 }
 
 // told checks each entry, and counts the leases in them. newest is the last claim of the first
-// entry. After a deletion two leases may have the same token, and an entry does not say which of
-// them it means.
+// entry. After a deletion two leases may have the same token, so an entry may mean either.
 func (led *ledger) told(l *lock, past []record.Past) (told, newest int) {
 	at := len(l.claims) - 1 // the claim after this entry
 	for i, p := range past {

@@ -15,7 +15,7 @@ type peers struct {
 	lasting *lasting
 }
 
-// poll sends a question to the candidate at an address. Without an answer, the sender gives up.
+// poll asks the candidate at an address. Without an answer, the sender gives up.
 func (ps *peers) poll(m *member, a protocol.PollPeer) {
 	ps.lasting.countPoll(m)
 	q := question{from: m, life: m.life, number: a.Number, known: a.Known}
@@ -36,8 +36,8 @@ func (ps *peers) poll(m *member, a protocol.PollPeer) {
 	}
 }
 
-// receive passes a question to the process's member that holds the lock, or may have held it. The
-// member keeps the question until there is news.
+// receive passes a question to the process's member that holds the lock, or may have held it. It
+// keeps the question until there is news.
 func (ps *peers) receive(p *process, q question, wait time.Duration) {
 	var to *member
 	for _, m := range q.from.on.members {
@@ -60,7 +60,6 @@ func (ps *peers) receive(p *process, q question, wait time.Duration) {
 	ps.answer(to)
 }
 
-// answer answers the questions with news, and those out of time.
 func (ps *peers) answer(m *member) {
 	if len(m.parked) == 0 {
 		return
@@ -78,7 +77,7 @@ func (ps *peers) answer(m *member) {
 	})
 }
 
-// reply sends an answer, usually the truth at this moment.
+// reply sends an answer, usually the truth.
 func (ps *peers) reply(m *member, q question, heard protocol.PeerAnswer) {
 	switch {
 	case ps.hit(PeerLost):
@@ -109,12 +108,11 @@ func (ps *peers) deliver(q question, heard protocol.PeerAnswer) {
 	m.e.Tell(heard)
 }
 
-// fewTTLs is the number of TTLs for which peers alone may keep a candidate from reading the
-// store.
+// fewTTLs is how many TTLs peers alone may keep a candidate from reading the store.
 const fewTTLs = 3
 
-// checkLooks checks that a candidate interested in the holder reads the store from time to time,
-// whatever its peers say, because their answers prove nothing.
+// checkLooks checks that a candidate interested in the holder sometimes reads the store, because
+// its peers' answers prove nothing.
 func (ps *peers) checkLooks(m *member, heard protocol.PeerAnswer) {
 	seen, _, _ := m.c().Observed()
 	now := m.clock()
@@ -128,7 +126,6 @@ func (ps *peers) checkLooks(m *member, heard protocol.PeerAnswer) {
 	}
 }
 
-// truth returns what a member can say about itself.
 func (ps *peers) truth(m *member) protocol.PeerAnswer {
 	limit := time.Duration(0) // when its session ends, on its clock
 	if m.under != nil {

@@ -54,8 +54,7 @@ type ledger struct {
 	sessionOver func(*member) // called for some member when a record says that its session ended
 }
 
-// oneLease checks P2: at most one lease of a lock is valid at any time. Only an event can make a
-// lease valid, so a check after each is enough.
+// oneLease checks P2. Only an event can make a lease valid, so a check after each is enough.
 func (led *ledger) oneLease() {
 	for _, l := range led.locks {
 		var holder *member
@@ -102,7 +101,7 @@ func (led *ledger) unseen(a, b *member) bool {
 
 // orphans checks D6: if a lock names a live session, its process holds the lock or is about to
 // settle it, and the session knows that. After a deletion, a claim that creates the object may
-// land long after its sender has seen it there and forgotten the claim.
+// land long after its sender saw the object there and forgot the claim.
 func (led *ledger) orphans() {
 	for _, l := range led.locks {
 		s := l.names
@@ -117,8 +116,8 @@ func (led *ledger) orphans() {
 	}
 }
 
-// written checks the sessions' promises about a record that was written in the epoch this far
-// above the highest. A claim in the highest epoch says that its lease ended.
+// written checks the sessions' promises about a written record. above is the distance from the
+// highest epoch. A claim in that epoch says that its lease ended.
 func (led *ledger) written(r *request, above int64) {
 	m, record := r.from.from, r.from.write.Record
 	if m.on.session == nil && r.from.write.Op == protocol.Free && above >= 0 {
@@ -153,7 +152,6 @@ func (led *ledger) written(r *request, above int64) {
 	}
 }
 
-// sessionWritten checks D1 and D3 in a session's object.
 func (led *ledger) sessionWritten(m *member, r *request, record record.Record) {
 	l := m.on
 	s := l.session
@@ -248,7 +246,7 @@ func (led *ledger) attached(m *member, p *paper) {
 	m.on.drop(p)
 }
 
-// work writes to the resource under a lease that is valid now. The write may arrive at any time.
+// work writes to the resource under a valid lease. The write may arrive at any time.
 func (led *ledger) work(m *member) {
 	if led.cfg.Tokenless || !m.valid() {
 		return

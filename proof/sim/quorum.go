@@ -14,9 +14,9 @@ import (
 )
 
 // A quorum is the store of some histories: three or five members that fail one by one, and a
-// [register.Register] per key and process life. The server has the combined result: it writes an
-// object when a majority has accepted it. An answer that was true at no moment since the question
-// breaks a promise.
+// [register.Register] per key and process life. The server has the result: an object is written
+// there when a majority has accepted it. An answer must have been true at some moment since the
+// question.
 type quorum struct {
 	*fleet
 	server   *server
@@ -29,7 +29,6 @@ type quorum struct {
 	writes   map[string]*written // by version
 }
 
-// A place has a member's objects and marker.
 type place struct {
 	number  int
 	objects map[string]*stored
@@ -63,7 +62,6 @@ type ballots struct {
 	slots  uint
 }
 
-// written is a value that a caller wants to write.
 type written struct {
 	request *request
 	key     string
@@ -90,10 +88,8 @@ type keyed struct {
 	due     time.Duration
 }
 
-// memberTimeout is the timeout of a member's answer.
 const memberTimeout = 4 * time.Second
 
-// begin creates a quorum of n members.
 func (q *quorum) begin(n int) {
 	cfg := register.Configuration{Quorum: "q"}
 	for i := range n + 1 {
@@ -109,7 +105,6 @@ func (q *quorum) begin(n int) {
 	q.operator = &client{}
 }
 
-// on reports whether this history's store is a quorum.
 func (q *quorum) on() bool { return len(q.places) > 0 }
 
 func (q *quorum) at(cfg, slot int) *place {
@@ -117,7 +112,6 @@ func (q *quorum) at(cfg, slot int) *place {
 	return q.places[i]
 }
 
-// client returns the client of a process's present life.
 func (q *quorum) client(p *process) *client {
 	if p.quorum == nil || p.quorum.life != p.life {
 		p.quorum = &client{of: p, life: p.life, cfg: len(q.configs) - 1}
@@ -125,7 +119,6 @@ func (q *quorum) client(p *process) *client {
 	return p.quorum
 }
 
-// key returns a client's register for a key.
 func (q *quorum) key(c *client, key string) *keyed {
 	if c.regs[key] == nil {
 		if c.regs == nil {
@@ -147,7 +140,6 @@ func (q *quorum) key(c *client, key string) *keyed {
 	return c.regs[key]
 }
 
-// call passes a request to the store.
 func (q *quorum) call(r *request) {
 	c := register.Call{Kind: register.Look}
 	w := &written{request: r, key: r.key, since: q.now}
@@ -185,7 +177,6 @@ func (q *quorum) do(c *client, r *request, key string, call register.Call, since
 	q.step(k, call)
 }
 
-// machine returns the client's machine, or nil for the operator.
 func (c *client) machine() *machine {
 	if c.of == nil {
 		return nil
@@ -241,7 +232,6 @@ func (q *quorum) step(k *keyed, ev register.Event) {
 	q.after(wait, c.machine(), func() { q.back(k, register.Tick{}) })
 }
 
-// back returns an answer to a register that still waits for it.
 func (q *quorum) back(k *keyed, ev register.Event) {
 	c := k.client
 	if c.regs[k.key] == k && (c.of == nil || c.life == c.of.life) {
@@ -251,7 +241,6 @@ func (q *quorum) back(k *keyed, ev register.Event) {
 
 var errGivenUp = errors.New("nobody waits for it any more")
 
-// giveUp cancels a register's call.
 func (q *quorum) giveUp(r *request) {
 	if r != nil && r.register != nil && r.register.pending[r.number] != nil {
 		q.back(r.register, register.Cancel{ID: r.number, Err: errGivenUp})
@@ -260,8 +249,7 @@ func (q *quorum) giveUp(r *request) {
 
 var errMember = errors.New("no answer from this member")
 
-// send carries a request to a member and its answer back, with all faults of a network. It is
-// answered once.
+// send carries a request to a member and its one answer back, with all faults of a network.
 func (q *quorum) send(k *keyed, member int, put *register.Put, serve func(*place) register.Event, lost func(error) register.Event) {
 	c, n := k.client, q.network
 	to := q.at(c.cfg, member)
@@ -297,7 +285,6 @@ func (q *quorum) send(k *keyed, member int, put *register.Put, serve func(*place
 	}
 }
 
-// arrive serves a request at a member.
 func (q *quorum) arrive(c *client, to *place, put *register.Put, serve func(*place) register.Event, lost func(error) register.Event) register.Event {
 	unsent := func(err error) register.Event {
 		if put != nil {
@@ -371,8 +358,7 @@ func (q *quorum) put(k *keyed, p *place, a register.Put) register.Event {
 	return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Landed, At: o.version}
 }
 
-// accepted notes an acceptance. The value is chosen once a majority of the ballot's configuration
-// has accepted it.
+// accepted notes an acceptance. A majority of the ballot's configuration chooses the value.
 func (q *quorum) accepted(key string, p *place, a register.Acceptor) {
 	if a.Accepted.IsZero() {
 		return
@@ -408,7 +394,6 @@ func (q *quorum) accepted(key string, p *place, a register.Acceptor) {
 	q.chosen(key, a.Value.Version)
 }
 
-// chosen makes a value visible to all.
 func (q *quorum) chosen(key, version string) {
 	w := q.writes[version]
 	switch {
@@ -476,7 +461,7 @@ func (q *quorum) seen(key, version string, since time.Duration) (time.Duration, 
 	return 0, false
 }
 
-// answer returns the store's answer to its caller, and checks it against the key's history.
+// answer returns the answer to the caller, and checks it against the key's history.
 func (q *quorum) answer(r *request, w *written, a register.Answer, since time.Duration) answer {
 	version := ""
 	if a.Value.Exists() {
@@ -536,9 +521,7 @@ func (q *quorum) answer(r *request, w *written, a register.Answer, since time.Du
 	return ans
 }
 
-// Faults of members.
-
-// trouble causes faults, and an operator repairs them.
+// trouble causes faults of members, and an operator repairs them.
 func (q *quorum) trouble() {
 	if !q.on() || q.healed {
 		return
@@ -580,7 +563,7 @@ func (q *quorum) scribble() {
 	q.network.resume(c)
 }
 
-// collect makes the next configuration, of the same members, and collects tombstones.
+// collect collects tombstones, under a new configuration of the same members.
 func (q *quorum) collect() {
 	old := len(q.configs) - 1
 	if q.lost(old) >= 0 {
@@ -594,7 +577,6 @@ func (q *quorum) collect() {
 	q.numberAll()
 }
 
-// numberAll gives the number to every member.
 func (q *quorum) numberAll() {
 	cfg, keys := len(q.configs)-1, []string(nil)
 	for i := range q.configs[cfg].Members {
@@ -639,8 +621,7 @@ func (q *quorum) dropAll(keys []string) {
 	})
 }
 
-// empty makes a member lose everything, unless another one has: the promises only cover a
-// minority.
+// empty makes a member lose everything, unless another one has: the promises cover a minority.
 func (q *quorum) empty() {
 	cfg := len(q.configs) - 1
 	if q.lost(cfg) >= 0 {
@@ -689,7 +670,6 @@ func (q *quorum) soonOrLate(do func()) {
 	q.after(q.pick(10*time.Millisecond, 300*time.Millisecond, 3*time.Second), nil, do)
 }
 
-// number gives the number to the others.
 func (q *quorum) number(who int) {
 	cfg, took := len(q.configs)-1, 0
 	for i, m := range q.configs[cfg].Members {
@@ -706,7 +686,6 @@ func (q *quorum) number(who int) {
 		return
 	}
 	q.operator.cfg, q.operator.regs = cfg, nil
-	// List the objects that are there now.
 	var keys []string
 	for i := range q.configs[cfg].Members {
 		if i == who {
@@ -722,7 +701,7 @@ func (q *quorum) number(who int) {
 	q.settle(who, keys)
 }
 
-// settle makes the new member accept one object after the other. Then it is whole.
+// settle makes the new member accept each object. Then it is whole.
 func (q *quorum) settle(who int, keys []string) {
 	cfg := len(q.configs) - 1
 	if len(keys) > 0 {
@@ -742,7 +721,6 @@ func (q *quorum) settle(who int, keys []string) {
 	q.changing = false
 }
 
-// heal makes all members answer again.
 func (q *quorum) heal() {
 	for _, p := range q.places {
 		p.down = 0

@@ -14,7 +14,6 @@ type returns struct {
 	lasting *lasting
 }
 
-// called notes a caller's request.
 func (ret *returns) called(m *member, ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.Acquire:
@@ -76,7 +75,6 @@ func (ret *returns) returned(m *member, action protocol.Action) {
 	}
 }
 
-// stepped checks the state after a step.
 func (ret *returns) stepped(m *member, ev protocol.Event) {
 	switch ev.(type) {
 	case protocol.Cancel:
@@ -105,8 +103,8 @@ func (ret *returns) within(m *member, ttls time.Duration, what string, still fun
 	})
 }
 
-// until calls otherwise if still returns true when the process's clock shows due, unless the
-// process stopped meanwhile.
+// until calls otherwise if still returns true at due on the process's clock, unless the process
+// stopped meanwhile.
 func (ret *returns) until(p *process, due time.Duration, still func() bool, otherwise func()) {
 	life, stops := p.life, p.stops
 	var look func()
@@ -124,8 +122,8 @@ func (ret *returns) until(p *process, due time.Duration, still func() bool, othe
 	look()
 }
 
-// reminder is the interval of the reports to a waiting caller that the store still fails. The
-// first comes at the third failure in a row.
+// reminder is the interval of reports about a failing store. The first comes at the third failure
+// in a row.
 const reminder = time.Minute
 
 // checkReported checks that a waiting caller is told about a lasting failure.
@@ -147,7 +145,7 @@ func (ret *returns) checkReported(m *member, bad bool) {
 }
 
 // mustSettle checks that a candidate finishes after its caller gave up. It has a TTL to find out
-// what became of its claims, and another to free the record that remains, such as one of an
+// what became of its claims, and another to free the remaining record, which may be that of an
 // earlier lease that was passed on.
 func (ret *returns) mustSettle(m *member) {
 	m.failures++
@@ -157,8 +155,8 @@ func (ret *returns) mustSettle(m *member) {
 	})
 }
 
-// checkFreed checks after a successful release that the released lease does not hold the lock,
-// unless its session ended.
+// checkFreed checks that after a successful release, the lease does not hold the lock, unless its
+// session ended.
 func (ret *returns) checkFreed(m *member) {
 	r, there := ret.server.current(m.on)
 	if !there || !r.Held || r.Incarnation() != m.c().Incarnation() || m.on.deleted || m.on.restored || ret.cfg.Tokenless {
@@ -172,8 +170,8 @@ func (ret *returns) checkFreed(m *member) {
 	ret.violated(Returns, "%v has released its lease, and the record says that it is held, token %d", m, r.Token)
 }
 
-// checkSettled checks that a settled candidate has no write in flight that could land and be kept
-// alive by a live session (rule D6).
+// checkSettled checks rule D6: a settled candidate has no write in flight that could land and be
+// kept alive by a live session.
 func (ret *returns) checkSettled(m *member) {
 	for _, r := range m.on.inFlight {
 		if r.from.from != m || r.op != "put" || r.from.write == nil || !r.from.write.Record.Held || r.from.write.Record.Session == "" {
@@ -187,7 +185,6 @@ func (ret *returns) checkSettled(m *member) {
 	}
 }
 
-// tried counts claims with an unknown outcome.
 func (ret *returns) tried(c *call) {
 	if m := c.from; c.write.Op == protocol.Claim && is(c.err, store.ErrUnknownOutcome) {
 		if m.attempts++; m.attempts == manyOpen {
@@ -196,7 +193,7 @@ func (ret *returns) tried(c *call) {
 	}
 }
 
-// answered notes the result of a candidate's call, and checks its reaction to a permanent error.
+// answered checks a candidate's reaction to a permanent error.
 func (ret *returns) answered(c *call, before owed) {
 	m := c.from
 	l := ret.lasting

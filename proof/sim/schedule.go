@@ -27,7 +27,6 @@ const (
 	check              // a check of a promise
 )
 
-// events is a heap: the first is the next one.
 type events []event
 
 func (q events) less(i, j int) bool {
@@ -42,7 +41,6 @@ func (q *events) push(e event) {
 	}
 }
 
-// order restores the heap.
 func (q events) order() {
 	slices.SortFunc(q, func(a, b event) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) })
 }
@@ -67,7 +65,6 @@ func (q *events) pop() event {
 	return first
 }
 
-// A schedule is real time and the events in it.
 type schedule struct {
 	now    time.Duration
 	atOnce int // events since now last changed
@@ -81,7 +78,6 @@ func (q *schedule) push(e event) {
 	q.events.push(e)
 }
 
-// after schedules do.
 func (q *schedule) after(d time.Duration, to *machine, do func()) {
 	e := event{at: q.now + max(d, 0), to: to, do: do}
 	if to != nil {
@@ -90,12 +86,10 @@ func (q *schedule) after(d time.Duration, to *machine, do func()) {
 	q.push(e)
 }
 
-// quietUntil reports whether no event is due by end.
 func (q *schedule) quietUntil(end time.Duration) bool {
 	return len(q.events) == 0 || q.events[0].at > end
 }
 
-// A machine has a clock, and may be stopped. A process runs on it.
 type machine struct {
 	*schedule
 	life int // the number of the process's starts
@@ -107,7 +101,6 @@ type machine struct {
 	stops       int           // how often it was paused
 }
 
-// rateOne is the rate of a correct clock.
 const rateOne = 1200
 
 func (p *machine) clock() time.Duration {

@@ -57,7 +57,6 @@ func (st *seats) check() {
 	}
 }
 
-// seats reports whether a part is a member of the session.
 func (s *session) seats(p *part) bool {
 	for _, m := range s.Members() {
 		if h, is := m.(host); is && h.p == p {
@@ -67,7 +66,6 @@ func (s *session) seats(p *part) bool {
 	return false
 }
 
-// named returns an entry's caller, or nil.
 func (st *seats) named(s record.Seat) *caller {
 	for _, c := range slices.Backward(st.tables.on.callers) {
 		if c.name == s.Holder {
@@ -77,7 +75,7 @@ func (st *seats) named(s record.Seat) *caller {
 	return nil
 }
 
-// landed checks V, T, F and L of the model for a landed change.
+// landed checks V, T, F and L of the model.
 func (st *seats) landed(r *request, before object, existed bool) {
 	p := r.from.part
 	t := p.on
@@ -132,8 +130,8 @@ func (st *seats) entered(p *part, was, after record.Table) {
 		if has(was.Seats(), s) {
 			continue
 		}
-		// An entry that was removed with its session may come back through a late write, behind
-		// all others.
+		// A late write may bring back an entry that was removed with its session, behind all
+		// others.
 		t.order = append(slices.DeleteFunc(t.order, func(id string) bool { return id == s.ID }), s.ID)
 		if t.room > 0 {
 			p.looks.fill(st.now, lookBurst*oneLook)
@@ -156,8 +154,8 @@ func has(seats []record.Seat, s record.Seat) bool {
 	return slices.ContainsFunc(seats, func(o record.Seat) bool { return o.ID == s.ID })
 }
 
-// removed checks L: an entry's owner removes it, after its last use (rule T4), or its session has
-// ended permanently (rule T3).
+// removed checks L: only its owner removes an entry, after its last use (rule T4), unless its
+// session has ended permanently (rule T3).
 func (st *seats) removed(p *part, was, after record.Table) {
 	for _, s := range was.Seats() {
 		if has(after.Seats(), s) {
@@ -183,8 +181,8 @@ func (st *seats) removed(p *part, was, after record.Table) {
 func (st *seats) grants(r *request, was, after record.Table) {
 	p := r.from.part
 	t := p.on
-	// As for locks: a part that saw the object missing in the second of the last grant cannot
-	// know the last token, whether it grants one or creates the object for callers that leave.
+	// As for locks: a part that saw no object in the second of the last grant cannot know the
+	// last token, whether it grants one or creates the object for callers that leave.
 	late := t.deleted && !st.existing && r.only.Absent() && r.from.absent/time.Second <= t.granted/time.Second
 	for _, s := range after.Holders {
 		if i := slices.IndexFunc(was.Holders, func(o record.Seat) bool { return o.ID == s.ID }); i >= 0 {
@@ -222,7 +220,6 @@ func (st *seats) grants(r *request, was, after record.Table) {
 	}
 }
 
-// granted checks a caller that learns of its slot.
 func (st *seats) granted(c *caller) {
 	t := c.part.on
 	if !slices.Contains(t.tokens[c.token], c.name) {
@@ -233,7 +230,7 @@ func (st *seats) granted(c *caller) {
 	}
 }
 
-// reported checks a table's reports: each acquisition and each Leave is answered once.
+// reported checks that each acquisition and each Leave is answered once.
 func (st *seats) reported(p *part, action protocol.Action) {
 	switch a := action.(type) {
 	case queue.Seated:
@@ -265,7 +262,7 @@ func (st *seats) answers(c *caller, action protocol.Action) {
 	}
 }
 
-// keeps checks, before a write is sent, that it gives away no slot in use.
+// keeps checks that a write gives away no slot in use.
 func (st *seats) keeps(p *part, to record.Table) {
 	for _, c := range p.who(holds) {
 		if c.valid() && !slices.ContainsFunc(to.Holders, func(s record.Seat) bool { return s.Holder == c.name && s.Token == c.token }) {
@@ -293,7 +290,7 @@ func (st *seats) remains(c *caller) bool {
 		})
 }
 
-// rooms notes which callers have no room now. A process's callers come in order.
+// rooms notes which callers have no room. A process's callers come in order.
 func (st *seats) rooms() {
 	t := st.tables.on
 	for _, p := range st.tables.parts() {

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A server is the store: its objects, and its present condition for all clients.
+// A server is the store.
 type server struct {
 	*fleet
 	tables          *tables
@@ -29,7 +29,6 @@ type server struct {
 	instead         *object       // what it replaced, if anything
 }
 
-// date returns the store's time in whole seconds.
 func (st *server) date() time.Time { return epoch.Add(st.now + st.skew).Truncate(time.Second) }
 
 // highest returns the number of a lock's highest epoch with a record.
@@ -41,7 +40,6 @@ func (st *server) highest(lock string) int64 {
 	return top
 }
 
-// current returns a lock's record, if it is readable.
 func (st *server) current(l *lock) (record.Record, bool) {
 	key := l.key
 	if st.cfg.Numbered {
@@ -65,15 +63,14 @@ func (st *server) wouldLand(r *request) bool {
 	return r.only.Absent() && !exists || exists && !r.only.Absent() && o.version == r.only.Match()
 }
 
-// initialize creates a lock's object, free, as leasehold init does.
 func (st *server) initialize(l *lock) {
 	r := protocol.First(protocol.Config{TTL: ttls[0], Holder: "init"}, "init", st.date(), epoch)
 	st.objects.put(l.key, encode(r), st.date())
 	l.top = r.Token
 }
 
-// poison replaces the object with an unrecognized one, or with epochs puts it in the place of the
-// next one. It leaves markers alone, because that would be a deletion.
+// poison replaces the object with an unrecognized one. With epochs, it takes the place of the
+// next one. Markers are left alone, because that would be a deletion.
 func (st *server) poison() {
 	l := st.locks[st.choose(len(st.locks))]
 	key := l.key
@@ -121,7 +118,7 @@ func (st *server) foreignBody(l *lock, session bool) []byte {
 			r.Layout = record.LayoutSession
 		}
 	default:
-		// That record is readable. With epochs it would be the highest one, and others could be
+		// That record is readable. With epochs it would be the highest, and others could be
 		// collected. A lock under a session would seem free.
 		if r.Token = math.MaxInt64; st.cfg.Numbered || len(st.sessions) > 0 {
 			format = `"format":3`
@@ -138,7 +135,6 @@ func encode(r record.Record) []byte {
 	return body
 }
 
-// unpoison restores exactly what was there.
 func (st *server) unpoison() {
 	key, before := st.poisoned, st.instead
 	st.poisoned = ""
@@ -168,10 +164,8 @@ func (st *server) sweep() {
 	}
 }
 
-// sweepInterval returns the interval of sweeps.
 func (st *server) sweepInterval() time.Duration { return max(time.Second, st.longest/1000) }
 
-// reclaim deletes ended sessions with no request in flight.
 func (st *server) reclaim() {
 	for _, s := range st.sessions {
 		l := s.heartbeat.on
@@ -183,8 +177,8 @@ func (st *server) reclaim() {
 	}
 }
 
-// A bucket is a store with the weakest properties that the protocol expects: a version is a hash
-// of the body, so it comes back with the body, and each page of a listing has its own time.
+// A bucket is a store with the weakest expected properties: a version is a hash of the body, so
+// it comes back with the body, and each page of a listing has its own time.
 type bucket map[string]object
 
 type object struct {
@@ -193,10 +187,8 @@ type object struct {
 	written time.Time
 }
 
-// pageSize is the number of objects in a page of a listing.
 const pageSize = 3
 
-// put writes an object unconditionally.
 func (b bucket) put(key string, body []byte, now time.Time) object {
 	o := object{body, store.Version(strconv.FormatUint(sum(body), 16)), now}
 	b[key] = o
@@ -209,7 +201,6 @@ func sum(body []byte) uint64 {
 	return hash.Sum64()
 }
 
-// serve carries out a request and returns the answer.
 func (b bucket) serve(r *request, now time.Time) answer {
 	var a answer
 	o, exists := b[r.key]
@@ -251,7 +242,6 @@ func (b bucket) page(prefix, after string) (entries []store.Entry, truncated boo
 	return entries, false
 }
 
-// highest returns the number of a lock's highest epoch, or 0.
 func (b bucket) highest(lock string) (top int64) {
 	for key := range b {
 		if of, n, ok := layout.Epoch(key); ok && of == lock {

@@ -30,7 +30,6 @@ func Run(seed int64, cfg Config) Result {
 // Replay plays the history of the given choices, and returns its log.
 func Replay(choices []byte, cfg Config) (Result, string) { return play(listed(choices), cfg, true) }
 
-// listed returns choices from a list, and then the dull ones.
 func listed(choices []byte) func(n int) int {
 	return func(n int) int {
 		if len(choices) == 0 {
@@ -42,8 +41,8 @@ func listed(choices []byte) func(n int) int {
 	}
 }
 
-// most is the number of choices in a history with a lasting failure. After that, only what must
-// happen does.
+// most limits the choices in a history with a lasting failure. After that, only what must happen
+// does.
 const most = 5000
 
 func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {

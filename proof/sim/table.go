@@ -12,8 +12,7 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A tables is the semaphore that processes with sessions share in some histories, and their use
-// of it.
+// A tables is the semaphore that processes with sessions share, and their use of it.
 type tables struct {
 	*fleet
 	server     *server
@@ -46,7 +45,7 @@ type table struct {
 	excused bool               // a token was granted again in the one allowed way
 }
 
-// A part is the part of one process life: an engine's host, and its callers.
+// A part is the semaphore's part of one process life: an engine's host, and its callers.
 type part struct {
 	*process
 	on    *table
@@ -97,7 +96,6 @@ func (c *caller) String() string { return c.name }
 // goesOn reports whether the session is live for its process, and not about to end.
 func (s *session) goesOn() bool { return s.life == s.of.life && !s.mustEnd && s.Over() == nil }
 
-// begin creates a semaphore in most histories with sessions.
 func (ts *tables) begin() {
 	if ts.choose(5) == 0 {
 		return
@@ -131,7 +129,6 @@ func (ts *tables) begin() {
 	}
 }
 
-// start begins a process's part, in a new life.
 func (ts *tables) start(p *process) {
 	p.part = nil
 	if ts.on == nil || !p.sessions {
@@ -157,7 +154,6 @@ func (ts *tables) start(p *process) {
 	ts.after(ts.pick(0, 100*time.Millisecond, time.Second, 10*time.Second), p.machine, func() { ts.act(part) })
 }
 
-// parts returns the parts of all processes that have one.
 func (ts *tables) parts() (all []*part) {
 	for _, p := range ts.processes {
 		if p.part != nil {
@@ -167,7 +163,6 @@ func (ts *tables) parts() (all []*part) {
 	return all
 }
 
-// act takes the next action of a part's users, until the faults end.
 func (ts *tables) act(p *part) {
 	if ts.healed {
 		return
@@ -191,10 +186,8 @@ func (ts *tables) act(p *part) {
 	ts.after(pause, p.machine, func() { ts.act(p) })
 }
 
-// mostCallers is the limit of a part's callers, without those that leave.
 const mostCallers = 3
 
-// join starts an acquisition.
 func (ts *tables) join(p *part) {
 	s := p.open
 	if s == nil || !s.alive() || len(p.who(asks, holds)) == mostCallers {
@@ -217,7 +210,6 @@ func (ts *tables) join(p *part) {
 	}
 }
 
-// giveUp ends the wait of one caller.
 func (ts *tables) giveUp(p *part) {
 	for _, c := range p.who(asks) {
 		ts.lasting.startAt(givesUp)
@@ -251,7 +243,6 @@ func (ts *tables) leave(c *caller, why error) {
 	}
 }
 
-// who returns the part's callers with these standings.
 func (p *part) who(stands ...standing) (some []*caller) {
 	for _, c := range p.callers {
 		if slices.Contains(stands, c.stands) {
@@ -261,7 +252,6 @@ func (p *part) who(stands ...standing) (some []*caller) {
 	return some
 }
 
-// find returns a caller of the part that was not forgotten. Reports cannot be about others.
 func (p *part) find(n queue.Caller) *caller {
 	for _, c := range p.callers {
 		if c.Caller == n {
@@ -271,7 +261,6 @@ func (p *part) find(n queue.Caller) *caller {
 	panic(fmt.Sprintf("sim: %v says something of the caller %d, which is gone", p, n))
 }
 
-// forget ends a caller.
 func (ts *tables) forget(c *caller) {
 	p := c.part
 	c.stands = gone
@@ -379,7 +368,6 @@ func (h host) unseated(c *caller, a queue.Unseated) {
 	}
 }
 
-// A partRuntime is the runtime of a part's engine.
 type partRuntime struct {
 	runtime
 	h host
@@ -387,7 +375,6 @@ type partRuntime struct {
 
 func (rt partRuntime) Incarnation() string { return rt.incarnation(rt.of) }
 
-// Ask starts a call of the layout.
 func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
 	p := rt.h.p
 	rt.h.seats.wanted(p, r.For)
@@ -411,7 +398,6 @@ func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
 	return rt.send(c, r.Timeout)
 }
 
-// during causes events while a change is in flight.
 func (ts *tables) during(c *call) {
 	p := c.part
 	m := p.locks[0]
@@ -430,8 +416,7 @@ func (ts *tables) during(c *call) {
 	})
 }
 
-// tell delivers a notification to the process at its address, unless it is lost. A liar notifies
-// every process.
+// tell delivers a notification to the process at its address. A liar notifies every process.
 func (ts *tables) tell(a queue.Tell) {
 	lie := ts.hit(PeerLie)
 	for _, p := range ts.processes {
@@ -455,7 +440,6 @@ func (ts *tables) tell(a queue.Tell) {
 	}
 }
 
-// remove deletes the object.
 func (ts *tables) remove() {
 	t := ts.on
 	if _, exists := ts.server.objects[t.key]; exists {
@@ -465,5 +449,4 @@ func (ts *tables) remove() {
 	}
 }
 
-// poisoned reports whether an unrecognized object replaces the table.
 func (ts *tables) poisoned() bool { return ts.on != nil && ts.server.poisoned == ts.on.key }

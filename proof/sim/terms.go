@@ -19,7 +19,7 @@ type agreed struct {
 	metas   metas
 }
 
-// drawTerms draws the terms of a lease: one acquisition in six has some.
+// drawTerms draws the terms of a lease: one in six has some.
 func (u *users) drawTerms(s *session) (t protocol.Terms) {
 	if u.healed || u.choose(6) != 5 {
 		return t
@@ -41,7 +41,6 @@ func (u *users) drawTerms(s *session) (t protocol.Terms) {
 	return t
 }
 
-// ttlNow returns the TTL that a member writes.
 func (m *member) ttlNow() time.Duration {
 	if m.terms.TTL > 0 {
 		return m.terms.TTL
@@ -49,7 +48,7 @@ func (m *member) ttlNow() time.Duration {
 	return m.ttl
 }
 
-// carries reports whether a record has the terms of its member, and no others.
+// carries reports whether a record has its member's terms, and no others.
 func (m *member) carries(r record.Record) bool {
 	holder := m.cfg.Holder
 	if m.terms.Holder != "" {
@@ -156,8 +155,7 @@ func (led *ledger) rests(l *lock, r record.Record) {
 	}
 }
 
-// taken checks that no lock is taken during its cooldown. After the record's deletion the
-// cooldown is unknown.
+// taken checks that no lock is taken during its cooldown, which a deletion makes unknown.
 func (led *ledger) taken(l *lock, m *member, creates bool) {
 	trusted := led.arm != Far && !led.skewed && !creates
 	if led.now < l.restsUntil && trusted {

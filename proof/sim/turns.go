@@ -35,9 +35,8 @@ func (ts *tables) waits() *part {
 }
 
 // patience returns how long, in real time, the turns of all waiters take, one after the other.
-// The dead are waited out together: a waiter behind them notices within a TTL that they are late.
-// A waiter that is not at the head reads once in five minutes, and may learn about its slot that
-// late.
+// The dead are waited out together: a waiter behind them notices within a TTL. A waiter that is
+// not at the head reads once in five minutes, and may learn about its slot that late.
 func (ts *tables) patience() time.Duration {
 	turns := time.Duration(0)
 	for _, p := range ts.parts() {

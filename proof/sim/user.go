@@ -43,7 +43,6 @@ func (u *users) start(p *process) {
 	}
 }
 
-// act takes the next action of a member's user, until the faults end.
 func (u *users) act(m *member) {
 	if u.healed {
 		return
@@ -66,8 +65,8 @@ func (u *users) act(m *member) {
 	u.after(u.pick(4*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond), m.machine, func() { u.act(m) })
 }
 
-// actLittle takes the next action while one failure lasts. It does little, so that ten TTLs of a
-// day have few actions.
+// actLittle acts while one failure lasts. It does little, so that ten TTLs of a day have few
+// actions.
 func (u *users) actLittle(m *member) {
 	if u.healed || u.paused || m.may.acts == 0 {
 		return
@@ -99,7 +98,6 @@ func (u *users) actLittle(m *member) {
 	u.after(u.pick(4*time.Second, time.Second, 300*time.Millisecond, 20*time.Second, min(ttl/3, time.Minute), ttl, 3*ttl), m.machine, func() { u.actLittle(m) })
 }
 
-// idle is an action of a user that holds nothing and waits for nothing.
 func (u *users) idle(m *member) {
 	switch u.choose(9) {
 	case 0:
@@ -117,7 +115,6 @@ func (u *users) idle(m *member) {
 	}
 }
 
-// holding is an action of a user that holds a lease.
 func (u *users) holding(m *member) {
 	u.retune(m)
 	if u.hit(GivenUp) { // its work continues
@@ -144,7 +141,6 @@ func (u *users) holding(m *member) {
 	u.release(m)
 }
 
-// abandon releases a lease early, or cancels the wait for it.
 func (u *users) abandon(m *member) {
 	switch {
 	case u.healed || m.releasing:
@@ -188,7 +184,6 @@ func (u *users) arrive(m *member) {
 	u.acquire(m, true, u.pickSession(m))
 }
 
-// tryOnce tries once after a session has ended.
 func (u *users) tryOnce(m *member) {
 	u.after(u.pick(10*time.Millisecond, 100*time.Millisecond, time.Second), m.machine, func() {
 		if !u.healed && !m.leased && !m.wants {
@@ -197,7 +192,6 @@ func (u *users) tryOnce(m *member) {
 	})
 }
 
-// pickSession returns the session of an acquisition, or nil.
 func (u *users) pickSession(m *member) *session {
 	if s := m.open; s != nil && s.alive() && u.choose(4) != 3 {
 		return s
@@ -205,7 +199,6 @@ func (u *users) pickSession(m *member) *session {
 	return nil
 }
 
-// retune changes the TTL of a member without sessions, from its next write on.
 func (u *users) retune(m *member) {
 	if m.sessions {
 		return
@@ -221,7 +214,6 @@ func (u *users) retune(m *member) {
 	}
 }
 
-// acquire starts an acquisition, under s if that is not nil.
 func (u *users) acquire(m *member, wait bool, s *session) {
 	m.session = s
 	m.renew()
@@ -233,8 +225,6 @@ func (u *users) cancel(m *member) {
 	m.e.Cancel()
 }
 
-// release ends a lease: for any candidate, for a successor, or for another user of the same
-// process.
 func (u *users) release(m *member) {
 	ev := protocol.Release{}
 	switch u.choose(4) {
@@ -257,11 +247,10 @@ func (u *users) release(m *member) {
 	}
 }
 
-// anybody returns the name of a process.
 func (u *users) anybody() string { return u.processes[u.choose(len(u.processes))].String() }
 
-// converge takes a user's action after the faults. Contenders acquire the lock and keep it, the
-// others release it. A member of a process with sessions waits for a session.
+// converge acts after the faults. Contenders acquire the lock and keep it, the others release it.
+// A member of a process with sessions waits for one.
 func (u *users) converge(m *member) {
 	switch {
 	case !u.healed || m.releasing || m.beats != nil || m.reaps:
@@ -277,7 +266,6 @@ func (u *users) converge(m *member) {
 	}
 }
 
-// actOnSession takes the next action of a session's user, until the faults end.
 func (u *users) actOnSession(p *process) {
 	if u.healed || u.arm == Lasting && p.acts == 0 {
 		return
@@ -347,7 +335,6 @@ func (u *users) closeSession(s *session) {
 	})
 }
 
-// heartbeat handles an action of a session's heartbeat.
 func (u *users) heartbeat(s *session, action protocol.Action) {
 	p := s.of
 	switch a := action.(type) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A world is a history in progress: the queue of events, and the parts.
+// A world is a history in progress.
 type world struct {
 	*fleet
 	server     *server
@@ -48,7 +48,6 @@ func newWorld(h *history) *world {
 	return w
 }
 
-// begin creates a world.
 func (w *world) begin(cfg Config) {
 	w.fenced = !cfg.Unfenced
 	w.arm = []Arm{Bound, Bound, Bound, Bound, Bound, Bound, Far, Deleted, Lasting, Lasting}[w.choose(10)]
@@ -86,8 +85,7 @@ func (w *world) begin(cfg Config) {
 	w.populate()
 }
 
-// several plays the history on a quorum of stores. There are no other writers, and it reports no
-// time.
+// several plays the history on a quorum. There are no other writers, and it reports no time.
 func (w *world) several() {
 	w.arm, w.way, w.dated, w.skewed, w.existing = Bound, ways[0], false, false, false
 	w.odds[Poison], w.odds[StoreJump] = 0, 0
@@ -100,8 +98,8 @@ func (w *world) several() {
 	w.quorum.begin(3 + 2*(w.choose(4)/3))
 }
 
-// populate creates the locks and the processes. In a history with sessions, processes with
-// sessions want all locks, and those without want one.
+// populate creates the locks and the processes. Processes with sessions want all locks, the
+// others want one.
 func (w *world) populate() {
 	sessions := !w.cfg.Tokenless && w.choose(4) > 0
 	locks := 1
@@ -128,7 +126,6 @@ func (w *world) populate() {
 	}
 }
 
-// join adds a process that wants these locks.
 func (w *world) join(i int, locks []*lock, sessions bool) {
 	p := &process{number: i, sessions: sessions}
 	p.machine = &machine{schedule: &w.schedule, rate: rateOne, base: time.Duration(i) * time.Hour}
@@ -149,7 +146,6 @@ func (w *world) join(i int, locks []*lock, sessions bool) {
 	w.candidates.rerate(p)
 }
 
-// run plays the history.
 func (w *world) run() {
 	if w.arm == Lasting {
 		w.outlast()
@@ -199,7 +195,6 @@ func (w *world) next() {
 	w.seats.check()
 }
 
-// end stops the coroutines.
 func (w *world) end() {
 	for _, p := range w.processes {
 		p.end()
