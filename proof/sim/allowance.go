@@ -21,7 +21,7 @@ import (
 // lasts, and for freeing a record.
 const burst, holding = 8, 16
 
-// An allowance is the budget that was left at a time.
+// An allowance is the budget left at a time.
 type allowance struct{ left, at time.Duration }
 
 // spend subtracts a request's cost, and reports whether the budget was enough.

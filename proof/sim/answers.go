@@ -14,7 +14,7 @@ type Answer struct {
 	Final  bool   // a permanent error
 }
 
-// Answers returns the answers that may last, including a few that no known store returns.
+// Answers returns the answers for lasting failures, including a few from no known store.
 func Answers() []Answer { return answers }
 
 var answers = []Answer{

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A call is a call of a layout, or a collection of epochs. It is a coroutine that stops at each
+// A call is a call of a layout, or a collection of epochs. It is a coroutine, and stops at each
 // request to its store, the remote.
 type call struct {
 	by          *process        // nil: a collection
@@ -41,7 +41,6 @@ type call struct {
 	err                     error
 }
 
-// A request is a request to the store.
 type request struct {
 	from    *call
 	op, key string

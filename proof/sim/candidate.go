@@ -268,14 +268,14 @@ func (rt runtime) Now() protocol.Now {
 	return protocol.Now{Clock: rt.of.clock(), Wall: epoch.Add(rt.now + rt.of.wall)}
 }
 
-// After uses a timer that stops while its process is suspended.
+// After uses a timer of the process, which stops during a suspension.
 func (rt runtime) After(d time.Duration, f func()) { rt.of.timeout(d, f) }
 
 func (rt runtime) Apart(f func()) { rt.soon(rt.of.machine, f) }
 
 func (rt runtime) Draw(n int) int { return rt.choose(min(max(n, 1), 256)) }
 
-// Parallel returns 1, so that some have to wait.
+// Parallel returns 1, to make some wait.
 func (rt runtime) Parallel() int { return 1 }
 
 func (rt runtime) Alarm(f func()) engine.Alarm {

@@ -69,19 +69,13 @@
 //
 // Calls: a caller that gives up is answered at once, and a permanent error ends an acquisition at
 // once. TryAcquire, releases and settling an abandoned acquisition take at most a TTL and a
-// request. A waiting caller is told about a failing store, and then once a minute. After a
-// successful release, that lease does not hold the record. A settled candidate has no claim in
-// flight that could land under a live session. A follower reads the store once in a few TTLs,
-// whatever its peers say (returns.go, peer.go).
+// request. A waiting caller is told about a failing store, and then once a minute (returns.go).
 //
-// Sessions: a name is used once, even if it is drawn again. A lease is valid only while its
-// session is (D4). A candidate whose session ended ends its lease, and sends nothing for it.
+// Sessions: a lease is valid only while its session is (D4). A candidate whose session ended ends
+// its lease, and sends nothing for it.
 //
 // Semaphores: a Leave, or an acquisition that does not wait, is answered within a TTL. A caller
-// that was told of its end has no entry, and none may land. A caller that does not wait is
-// refused only if at some moment there was no room (seats.go). While all callers of a process
-// hold slots, it sends nothing except one read per notification (pacing.go). After the faults,
-// every waiter has its turn (turns.go).
+// that does not wait is refused only if at some moment there was no room (seats.go).
 //
 // # Exceptions
 //
@@ -99,6 +93,5 @@
 // processes, and what each of them has. newWorld connects the parts. The server is the store, and
 // the network carries calls there. The ledger checks the promises about locks and sessions,
 // returns those to callers, and seats both for the semaphore. Peers carry questions between
-// candidates, users make demands on them, and the injector causes faults. sim.go starts a
-// history, liveness.go ends it.
+// candidates, users make demands on them, and the injector causes faults.
 package sim

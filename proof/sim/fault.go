@@ -116,7 +116,7 @@ var faultNames = [Faults]string{
 
 func (f Fault) String() string { return faultNames[f] }
 
-// Counts is the number of times that each fault was met.
+// Counts has the number of times each fault was met.
 type Counts [Faults]int
 
 // Add adds another history's counts.

@@ -62,8 +62,8 @@ func (p *process) writing() bool {
 	return slices.ContainsFunc(p.calls, func(c *call) bool { return !c.finished && !c.over && c.waits != nil && c.waits.writes() })
 }
 
-// A member is an engine's owner in its process, together with its user. The engine is a lock's, a
-// session's heartbeat, or one that waits for a session to end.
+// A member is an engine's owner in its process, together with its user. It wants a lock, keeps a
+// session's heartbeat, or waits for a session to end.
 type member struct {
 	*process
 	on    *lock
@@ -153,7 +153,7 @@ func (m *member) deadline() time.Duration {
 	return m.c().Deadline()
 }
 
-// watcher returns the member that watches the awaited session, or nil.
+// watcher returns the member watching the awaited session, or nil.
 func (m *member) watcher() *member {
 	if r, is := m.e.Waits().(interface{ watches() *member }); is {
 		return r.watches()
@@ -164,7 +164,7 @@ func (m *member) watcher() *member {
 // renew refills the allowances, because the user wants something else.
 func (m *member) renew() { m.may.fill(m.now, m.most()) }
 
-// mayFree lets it free abandoned claims that landed.
+// mayFree lets it free landed claims.
 func (m *member) mayFree() { m.may.fill(m.now, holding*time.Second) }
 
 // most returns the limit of its savings.
@@ -217,7 +217,7 @@ type lock struct {
 	names      *session      // in its record, if that is held
 	writer     string        // that record's incarnation
 
-	// The last write to the protected resource had this token, and was under the lease of that
+	// The last write to the protected resource had this token, and was under the lease of this
 	// claim.
 	resourceToken int64
 	resourceClaim int
@@ -233,7 +233,7 @@ type flights struct {
 	inFlight []*request
 }
 
-// A claim is one that began a lease.
+// A claim is a landed one, which began a lease.
 type claim struct {
 	incarnation string
 	token       int64
@@ -261,7 +261,7 @@ func (l *lock) holder() *member {
 	return nil
 }
 
-// stuck returns a candidate that waits for the lock after its last read or write failed, or nil.
+// stuck returns a candidate still waiting for the lock after a failed read or write, or nil.
 func (l *lock) stuck() *member {
 	for _, m := range l.members {
 		if m.wants && m.patient && (m.failed() || m.watcher() != nil && m.watcher().failed()) {

@@ -67,7 +67,7 @@ func Layouts() (names []string) {
 	return names
 }
 
-// ttls are far apart, so that counting by the wrong one has a large effect.
+// ttls are far apart: counting by the wrong one has a large effect.
 var ttls = [...]time.Duration{3 * time.Second, 9 * time.Second, 30 * time.Second}
 
 // infrequent is the interval of some followers and waiters. No waiter's interval gets longer.

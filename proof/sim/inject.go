@@ -119,7 +119,7 @@ func (in *injector) pause(m *member) {
 }
 
 // suspend stops a member's machine for a while. Its clock continues, and its timers have as much
-// left afterwards as before. Those that wake candidates have at most a second.
+// left afterwards as before. The candidates' alarms have at most a second.
 func (in *injector) suspend(m *member) {
 	if in.now < m.paused {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// A lasting is a failure that lasts: all requests of some kind get the same answer, or none. Each
+// A lasting is a failure of all requests of some kind: they get the same answer, or none. Each
 // candidate's requests are counted meanwhile (allowance.go). Afterwards a free lock must be taken
 // within seconds (checkPrompt).
 type lasting struct {

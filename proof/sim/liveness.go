@@ -8,8 +8,8 @@ import (
 )
 
 // liveness heals everything and checks liveness. It need not hold with clocks beyond the bound,
-// for objects that must exist and do not, and for deleted objects under a session: a candidate
-// that saw one vanish waits for the session to end, which need not happen.
+// for missing objects that must exist, and for deleted objects under a session: after seeing one
+// vanish, a candidate waits for the session to end, which need not happen.
 func (w *world) liveness() {
 	w.heal()
 	locks := slices.DeleteFunc(slices.Clone(w.locks), func(l *lock) bool {
@@ -116,7 +116,7 @@ func (w *world) convergeAll() {
 // is valid, and then for its interval. A dead holder is waited out in full and, if objects cannot
 // be overwritten, until its marker is swept.
 //
-// Sessions do not take longer. A waiter that has read the lock waits out the session, or learns
+// Sessions do not take longer. After reading the lock, a waiter waits out the session, or learns
 // from it about the release.
 func (w *world) takeover(gone bool) time.Duration {
 	ttl := w.longest
@@ -151,8 +151,7 @@ func (w *world) await(locks []*lock, otherwise string, patience time.Duration) b
 }
 
 // awaitTurns waits until all waiters for slots have had their turn. A deleted object promises
-// nothing: its holders need not know, and callers that saw it vanish wait for their sessions to
-// end.
+// nothing: its holders need not know, and callers wait for those holders' sessions to end.
 func (w *world) awaitTurns(end time.Duration) {
 	for t := w.tables.on; t != nil && !t.deleted && w.broken == ""; w.next() {
 		p := w.tables.waits()
@@ -197,7 +196,7 @@ func renewals(ttl, window time.Duration) int {
 }
 
 // budget returns what a process may send in a window: a write per renewal of its session, a read
-// per renewal of each session that it waits for, and the cost of each other lock.
+// per renewal of each session it waits for, and the cost of each other lock.
 func (w *world) budget(p *process, holders map[*lock]*member, window time.Duration) (may traffic) {
 	if p.open != nil {
 		may.writes += renewals(p.open.heartbeat.ttl, window)
@@ -267,8 +266,8 @@ func (w *world) plain(m, holder *member, window time.Duration) traffic {
 		may.reads += n
 	}
 	if w.cfg.Numbered {
-		// Epochs are collected at once here, not after a day. A candidate that looks for a
-		// missing or re-created epoch claims in vain before it starts again.
+		// Epochs are collected at once here, not after a day. A candidate looking for a missing
+		// or re-created epoch claims in vain before it starts again.
 		may.reads += 8
 		may.writes = 2
 	}
@@ -293,7 +292,7 @@ func (w *world) outlast() {
 
 // promptly returns how soon after the failure a free lock is taken. First, a request without an
 // answer must be given up; other faults can also leave a write without one (duringWrite). A
-// waiter for a session has two backoffs, its own and that of reading the session.
+// waiter for a session has two backoffs, its own and the one for reading the session.
 func (w *world) promptly() time.Duration {
 	d := 2*maxPause + 500*time.Millisecond
 	if w.lasting.answer.Status == 0 || slices.ContainsFunc(w.processes, (*process).writing) {
@@ -302,8 +301,8 @@ func (w *world) promptly() time.Duration {
 	return d*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
-// checkPrompt checks that each free lock is taken within seconds if the failure had kept a waiter
-// from it.
+// checkPrompt checks that free locks are taken within seconds if the failure had kept a waiter
+// from them.
 func (w *world) checkPrompt() {
 	w.users.paused = true
 	most := w.promptly()

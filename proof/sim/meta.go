@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A metas is the metadata that a user wants in its lease's record. Changes have unique numbers,
-// so the metadata shows which one a record carries.
+// A metas is the metadata a user wants in its lease's record. Changes have unique numbers, so the
+// metadata shows which one a record carries.
 type metas struct {
 	asked, landed int // the last change, and the last one confirmed to the user
 }
@@ -39,8 +39,8 @@ func (m *member) metaAsked(ev protocol.SetMeta) {
 	m.terms.Meta, m.terms.metas.asked = ev.Meta, ev.Number
 }
 
-// metaLanded checks that the record carries a change that was confirmed to its user, or a later
-// one. A record that was deleted, restored or taken over since proves nothing.
+// metaLanded checks that the record carries a confirmed change or a later one. A record proves
+// nothing if it was deleted, restored or taken over since.
 func (led *ledger) metaLanded(m *member, number int) {
 	t := &m.terms.metas
 	if number <= t.landed || number > t.asked {
@@ -58,8 +58,8 @@ func (led *ledger) metaLanded(m *member, number int) {
 	}
 }
 
-// metaWritten checks that a lease's landed record, including the last one, carries the last
-// change confirmed to the user, or a later one.
+// metaWritten checks that a lease's landed record, even the last one, carries the last change
+// confirmed to the user, or a later one.
 func (led *ledger) metaWritten(m *member, r record.Record) {
 	t, l := &m.terms.metas, m.c().Lease()
 	ours := m.leased && r.Incarnation() == l.Incarnation() && r.Token == l.Token && !m.on.restored && !m.on.deleted

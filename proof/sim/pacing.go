@@ -49,7 +49,7 @@ func (p *part) acted() {
 	p.failing.fill(p.now, p.most())
 }
 
-// most limits the savings for failing tries. A caller that leaves has a TTL and more tries.
+// most limits the savings for failing tries. A leaving caller has a TTL and more tries.
 func (p *part) most() time.Duration {
 	if len(p.who(leaves)) > 0 || p.clock() < p.settles {
 		return holding * time.Second
@@ -169,7 +169,7 @@ func (st *seats) stepped(p *part) {
 }
 
 // stuck is called when a failure ends. If all slots are free then, its result returns a part with
-// a caller that is still waiting because of the failure, or nil.
+// a caller still waiting because of the failure, or nil.
 func (st *seats) stuck() func() *part {
 	t := st.tables.on
 	if t == nil || t.there && len(t.now.Seats()) > 0 || slices.ContainsFunc(t.inFlight, (*request).writes) {

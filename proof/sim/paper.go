@@ -68,7 +68,7 @@ func (u *users) detached(m *member, a protocol.Detached) {
 		}
 		u.met(Detached, m)
 	}
-	// The owner uses the clock of the machine that wrote last.
+	// The owner uses the clock of the last writer's machine.
 	p.deadline = m.c().Deadline()
 	p.proof = protocol.Proof{Token: a.Record.Token, WriteID: a.Record.WriteID, Expires: a.Record.ExpiresAt}
 	u.papers(p)

@@ -10,8 +10,8 @@ import (
 // remembered checks a landed record's history: the earlier leases, each once, in order, and no
 // others. A claim makes it, and no other write changes it.
 //
-// It checks the bytes in the store. Their writer saw only claims that had landed, and a claim
-// that lands has seen all of them, unless the object was deleted.
+// It checks the bytes in the store. Their writer saw only landed claims, and a landed claim's
+// writer has seen all of them, unless the object was deleted.
 func (led *ledger) remembered(r *request, claims bool) {
 	l := r.from.from.on
 	if last := len(l.claims) - 1; !claims && last > 0 && len(l.claims[last].remembers) > 0 && bytes.HasSuffix(r.body, l.claims[last].remembers) &&

@@ -36,8 +36,8 @@ func (ps *peers) poll(m *member, a protocol.PollPeer) {
 	}
 }
 
-// receive passes a question to the process's member that holds the lock, or may have held it. It
-// keeps the question until there is news.
+// receive passes a question to the process's member that holds the lock, or may have held it. The
+// member keeps it until there is news.
 func (ps *peers) receive(p *process, q question, wait time.Duration) {
 	var to *member
 	for _, m := range q.from.on.members {

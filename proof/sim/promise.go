@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// The promises, named as in Result.
+// The promises.
 const (
 	P1       = "P1"       // tokens grow, and each belongs to one lease
 	P2       = "P2"       // at most one lease is valid
@@ -100,7 +100,7 @@ func (led *ledger) unseen(a, b *member) bool {
 }
 
 // orphans checks D6: if a lock names a live session, its process holds the lock or is about to
-// settle it, and the session knows that. After a deletion, a claim that creates the object may
+// settle it, and the session knows about it. After a deletion, a claim to create the object may
 // land long after its sender saw the object there and forgot the claim.
 func (led *ledger) orphans() {
 	for _, l := range led.locks {
@@ -117,7 +117,7 @@ func (led *ledger) orphans() {
 }
 
 // written checks the sessions' promises about a written record. above is the distance from the
-// highest epoch. A claim in that epoch says that its lease ended.
+// highest epoch. A claim in the highest one ends its lease.
 func (led *ledger) written(r *request, above int64) {
 	m, record := r.from.from, r.from.write.Record
 	if m.on.session == nil && r.from.write.Op == protocol.Free && above >= 0 {
@@ -177,7 +177,7 @@ func (led *ledger) sessionWritten(m *member, r *request, record record.Record) {
 //
 // A deletion removes the token too, so less is promised. A candidate that creates the object
 // starts with the store's time. Its token is the largest if it saw the object missing in a later
-// second than that of the last claim. With Existing no candidate creates it, and everything is
+// second than the last claim's. With Existing no candidate creates it, and everything is
 // promised.
 func (led *ledger) claimed(r *request, number int64) {
 	l := r.from.from.on

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A quorum is the store of some histories: three or five members that fail one by one, and a
+// A quorum is the store of some histories: three or five members, failing one by one, and a
 // [register.Register] per key and process life. The server has the result: an object is written
 // there when a majority has accepted it. An answer must have been true at some moment since the
 // question.
@@ -434,7 +434,7 @@ func (q *quorum) deletedBefore(key string) {
 }
 
 // overtaken reports whether a write was there just before the present deletion. A minority had
-// accepted it, and an unconditional delete supersedes what it finds in that state. Later the
+// accepted it, and an unconditional delete supersedes what it finds in such a state. Later the
 // write's own ballot gets a majority too.
 func (q *quorum) overtaken(key string, w *written) bool {
 	past := q.keys[key].past
@@ -446,7 +446,7 @@ func (q *quorum) overtaken(key string, w *written) bool {
 	return over != "" && past[n-2].version == string(over)
 }
 
-// seen returns the last moment after since at which a key had that version, if any.
+// seen returns the last moment after since with this version of a key, if any.
 func (q *quorum) seen(key, version string, since time.Duration) (time.Duration, bool) {
 	past := []moments{{}}
 	if k := q.keys[key]; k != nil {

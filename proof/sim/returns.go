@@ -145,7 +145,7 @@ func (ret *returns) checkReported(m *member, bad bool) {
 }
 
 // mustSettle checks that a candidate finishes after its caller gave up. It has a TTL to find out
-// what became of its claims, and another to free the remaining record, which may be that of an
+// what became of its claims, and another to free the remaining record, which may be from an
 // earlier lease that was passed on.
 func (ret *returns) mustSettle(m *member) {
 	m.failures++
@@ -155,8 +155,7 @@ func (ret *returns) mustSettle(m *member) {
 	})
 }
 
-// checkFreed checks that after a successful release, the lease does not hold the lock, unless its
-// session ended.
+// checkFreed checks that a successful release has freed the record, unless the session ended.
 func (ret *returns) checkFreed(m *member) {
 	r, there := ret.server.current(m.on)
 	if !there || !r.Held || r.Incarnation() != m.c().Incarnation() || m.on.deleted || m.on.restored || ret.cfg.Tokenless {

@@ -130,8 +130,7 @@ func (st *seats) entered(p *part, was, after record.Table) {
 		if has(was.Seats(), s) {
 			continue
 		}
-		// A late write may bring back an entry that was removed with its session, behind all
-		// others.
+		// A late write may bring back an entry removed with its session, behind all others.
 		t.order = append(slices.DeleteFunc(t.order, func(id string) bool { return id == s.ID }), s.ID)
 		if t.room > 0 {
 			p.looks.fill(st.now, lookBurst*oneLook)
@@ -177,12 +176,12 @@ func (st *seats) removed(p *part, was, after record.Table) {
 }
 
 // grants checks T and F: each token is larger than all before it, and no caller gets a slot
-// before an earlier one that still waits.
+// before an earlier one still waiting.
 func (st *seats) grants(r *request, was, after record.Table) {
 	p := r.from.part
 	t := p.on
 	// As for locks: a part that saw no object in the second of the last grant cannot know the
-	// last token, whether it grants one or creates the object for callers that leave.
+	// last token, whether it grants one or creates the object for leaving callers.
 	late := t.deleted && !st.existing && r.only.Absent() && r.from.absent/time.Second <= t.granted/time.Second
 	for _, s := range after.Holders {
 		if i := slices.IndexFunc(was.Holders, func(o record.Seat) bool { return o.ID == s.ID }); i >= 0 {
@@ -271,7 +270,7 @@ func (st *seats) keeps(p *part, to record.Table) {
 	}
 }
 
-// vacated checks that nothing is left of a caller when it is told so (rule T6).
+// vacated checks rule T6 when a caller is told that nothing of it is left.
 func (st *seats) vacated(c *caller, err error) {
 	if err == nil && st.remains(c) {
 		st.violated(Orphaned, "%v is told that nothing of it is left, and its entry is there, or may land yet", c)

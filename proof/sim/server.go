@@ -70,7 +70,7 @@ func (st *server) initialize(l *lock) {
 }
 
 // poison replaces the object with an unrecognized one. With epochs, it takes the place of the
-// next one. Markers are left alone, because that would be a deletion.
+// next one. Markers are left alone: replacing one would be a deletion.
 func (st *server) poison() {
 	l := st.locks[st.choose(len(st.locks))]
 	key := l.key
@@ -118,7 +118,7 @@ func (st *server) foreignBody(l *lock, session bool) []byte {
 			r.Layout = record.LayoutSession
 		}
 	default:
-		// That record is readable. With epochs it would be the highest, and others could be
+		// This record is readable. With epochs it would be the highest, and others could be
 		// collected. A lock under a session would seem free.
 		if r.Token = math.MaxInt64; st.cfg.Numbered || len(st.sessions) > 0 {
 			format = `"format":3`
@@ -151,7 +151,7 @@ func (st *server) unpoison() {
 	st.logf("the poison %q is removed", key)
 }
 
-// sweep deletes a marker that has expired by the store's clock, if no client can.
+// sweep deletes an expired marker, by the store's clock, if no client can.
 func (st *server) sweep() {
 	key := st.locks[0].key
 	o, exists := st.objects[key]

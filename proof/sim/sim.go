@@ -41,8 +41,8 @@ func listed(choices []byte) func(n int) int {
 	}
 }
 
-// most limits the choices in a history with a lasting failure. After that, only what must happen
-// does.
+// most limits the choices in a history with a lasting failure. After them, only necessary events
+// happen.
 const most = 5000
 
 func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {
@@ -72,8 +72,8 @@ func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {
 	}, w.text.String()
 }
 
-// Shrink looks for a shorter list of choices that breaks the same promise. It plays up to tries
-// histories, and returns the best result.
+// Shrink returns the result of a shorter list of choices with the same broken promise: the best
+// one found in tries histories.
 func Shrink(r Result, cfg Config, tries int) Result {
 	cfg.Arm, cfg.Layout = r.Arm, r.Layout
 	better := func(choices []byte) bool {
@@ -99,7 +99,7 @@ func Shrink(r Result, cfg Config, tries int) Result {
 	return r
 }
 
-// simpler reports whether a is shorter than b, or has fewer choices that are not dull.
+// simpler reports whether a is shorter than b, or has more dull choices.
 func simpler(a, b []byte) bool {
 	if len(a) != len(b) {
 		return len(a) < len(b)

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A tables is the semaphore that processes with sessions share, and their use of it.
+// A tables is the semaphore shared by the processes with sessions, and their use of it.
 type tables struct {
 	*fleet
 	server     *server

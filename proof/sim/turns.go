@@ -24,7 +24,7 @@ func (ts *tables) excused(p *part) bool {
 	return t.there && t.now.Size != p.cfg.Size || !t.there && ts.existing
 }
 
-// waits returns a part that has not finished its turn, or nil.
+// waits returns a part with an unfinished turn, or nil.
 func (ts *tables) waits() *part {
 	for _, p := range ts.parts() {
 		if len(p.callers) > 0 || p.turns == 0 && !ts.excused(p) {

@@ -288,7 +288,7 @@ func (u *users) ensureSession(p *process) {
 	}
 }
 
-// beginSession begins a session under a name that is used once (rule D1).
+// beginSession begins a session under a unique name (rule D1).
 func (u *users) beginSession(p *process) {
 	s := &session{of: p, life: p.life}
 	on := &lock{key: fmt.Sprintf("s%d", len(u.sessions)), session: s}
@@ -306,7 +306,7 @@ func (u *users) beginSession(p *process) {
 }
 
 // used returns an earlier session's object if its name is drawn again, or nil. The new session
-// must find that out (rule D1).
+// must notice (rule D1).
 func (u *users) used() *lock {
 	if len(u.sessions) == 0 || u.healed || u.choose(8) != 7 {
 		return nil
