@@ -1,9 +1,9 @@
-// Proof attacks leasehold in every way that it has, and prints one table of what came out.
+// Proof runs every attack on leasehold and prints one table of the results.
 //
 //	go -C proof run . [-long] [-only WORD]
 //
-// make prove runs it; with -long every part attacks for longer, hours in all. docs/reliability.md
-// explains the parts. The exit code is 0 only if nothing was found.
+// make prove runs it. With -long every part runs longer, for hours in all. docs/reliability.md
+// explains the parts. The exit code is 0 only if every part held.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// A part is one kind of attack: what is run for it, shortly and at length.
+// A part is one kind of attack, with its short and its long command.
 type part struct {
 	name        string
 	short, long []string
@@ -48,7 +48,7 @@ var parts = []part{
 	general("./fence/fencehttp", ""),
 	general("./fence/fencesql", "", "./integration/sql"),
 	general("./shard", ""),
-	survey("./semaphore", ""), // a sixth of them has been looked through so far
+	survey("./semaphore", ""), // 1/6 reviewed so far
 	general("./admin", ""),
 	general("./store/filestore", ""),
 	inProcessesOfItsOwn(survey("./internal/guardian", "")),
@@ -120,7 +120,7 @@ var parts = []part{
 	},
 	{
 		name:  "races",
-		short: nil, // CI looks for them
+		short: nil, // CI runs the race detector
 		long:  words("make racelong"),
 	},
 	{
@@ -130,15 +130,14 @@ var parts = []part{
 	},
 }
 
-// general is the mutations of all the code of a package: a share of them in short, or none. The tests
-// of other packages may take part. Each that survives is a finding, unless its reason is
-// written down.
+// general returns the general mutations of a package: in short a share of them, or none. Tests of
+// other packages may take part. A survivor is a finding unless its reason is written down.
 func general(pkg, share string, others ...string) part {
 	return generally("go -C proof run ./mutate -general "+pkg, pkg, share, others)
 }
 
-// survey is the same where a busy machine may decide, or where not all have been looked through: survivors are
-// counted, and are no finding.
+// survey is like general, but only counts survivors, because a busy machine may affect the result
+// or not all survivors have been reviewed.
 func survey(pkg, share string, others ...string) part {
 	return generally("go -C proof run ./mutate -survey -general "+pkg, pkg, share, others)
 }
@@ -156,8 +155,8 @@ func inProcessesOfItsOwn(p part) part {
 	return p
 }
 
-// apart has a command run its tests in process numbers of their own, since a mutation of
-// what kills processes may kill any. Where these cannot be had it is left out.
+// apart runs a command's tests in a PID namespace of their own, because a mutation of code that
+// kills processes may kill any. Without such namespaces the part is left out.
 func apart(ctx context.Context, command []string) []string {
 	args := words("unshare --pid --fork --mount-proc --kill-child")
 	if err := exec.CommandContext(ctx, args[0], append(args[1:], "true")...).Run(); err != nil {
@@ -168,7 +167,6 @@ func apart(ctx context.Context, command []string) []string {
 
 func words(command string) []string { return strings.Fields(command) }
 
-// A result is what came of a part.
 type result struct {
 	name    string
 	outcome string
@@ -204,11 +202,10 @@ func run(ctx context.Context, long bool, only string) (results []result) {
 	return results
 }
 
-// attack runs one part and shows its output as it comes.
 func attack(ctx context.Context, name string, command []string) result {
 	fmt.Printf("\n== %s: %s\n", name, strings.Join(command, " "))
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Dir = ".." // where the packages are named from
+	cmd.Dir = ".." // packages are named relative to it
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	var said bytes.Buffer
@@ -229,7 +226,7 @@ func attack(ctx context.Context, name string, command []string) result {
 	return r
 }
 
-// said matches the lines in which a part says what it did.
+// said matches the lines with a part's figures.
 var said = regexp.MustCompile(`figures: (.*)|^(\d+ mutations: .*)|^(\d+ hold, .*)`)
 
 func figures(output string) (lines []string) {
@@ -241,7 +238,7 @@ func figures(output string) (lines []string) {
 	return lines
 }
 
-// table prints what came of all, and reports whether everything held.
+// table prints all results, and reports whether everything held.
 func table(w io.Writer, results []result) bool {
 	held := len(results) > 0
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

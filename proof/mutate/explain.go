@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// explained is where the survivors that are no findings are listed, a file for each
-// package: proof/mutate/explained/internal-protocol.txt, and root.txt.
+// explained returns the file with a package's explained survivors, such as
+// proof/mutate/explained/internal-protocol.txt, or root.txt.
 func explained(dir, pkg string) string {
 	name := strings.ReplaceAll(strings.TrimPrefix(filepath.ToSlash(filepath.Clean(pkg)), "./"), "/", "-")
 	if name == "." {
@@ -19,10 +19,9 @@ func explained(dir, pkg string) string {
 	return filepath.Join(dir, "proof/mutate/explained", name+".txt")
 }
 
-// openMark begins the reason of a survivor for which there is to be a test.
+// openMark begins the reason of a survivor with a missing test.
 const openMark = "OPEN"
 
-// record adds survivors to the list, as open.
 func record(file string, survivors []*mutation) error {
 	if len(survivors) == 0 {
 		return nil
@@ -43,14 +42,14 @@ func record(file string, survivors []*mutation) error {
 	return errors.Join(err, f.Close())
 }
 
-// explain gives the mutations their reasons to survive, from a list such as
+// explain adds the reasons to survivors, from a list such as
 //
 //	acquire.go Candidate.seek: now.Clock >= c.until → now.Clock > c.until
 //		In the very nanosecond it makes no difference: the next step is due at once.
 //
-// The lines at the margin are mutations, and the indented ones after them the reason for
-// all of these. Empty lines and those that begin with "#" say nothing. A reason that begins
-// with OPEN says that a test is missing: these are counted by themselves.
+// Lines without indentation are mutations, and the indented lines after them are their reason.
+// Empty lines and those that begin with "#" are ignored. A reason that begins with OPEN means a
+// missing test, and is counted separately.
 func explain(mutations []*mutation, file string) error {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// general makes mutations of all the code of a package, without knowing what it is for: a
-// condition never holds, or is turned round, or loses a half; a bound is let in or out, a
-// sum becomes a difference, a number is one more, true is false; a statement, an
-// assignment or a field is left out; and a function does nothing.
+// general makes mutations of a package's code, without knowing its purpose. A condition is always
+// false, negated, or loses an operand. A bound becomes inclusive or exclusive, a sum a
+// difference, a number one more, true false. A statement, assignment or field is dropped, and a
+// function does nothing.
 func general(s *sources) ([]*mutation, error) {
 	var all []*mutation
 	for _, f := range s.files {
@@ -29,25 +29,24 @@ func general(s *sources) ([]*mutation, error) {
 	return all, nil
 }
 
-// A change is what a general mutation does to its file.
+// A change is a general mutation's change of its file.
 type change struct {
 	id       int
 	file     *source
-	from, to int // what is replaced
+	from, to int // the replaced text
 	by       string
-	path     []ast.Node // what encloses it, the innermost first
-	choices  []*site    // how it can be made by a mutant, the innermost first
+	path     []ast.Node // the enclosing nodes, innermost first
+	choices  []*site    // possible sites, innermost first
 }
 
-// mutated is the text of the file.
 func (c *change) mutated() string { return c.file.text[:c.from] + c.by + c.file.text[c.to:] }
 
-// A generator makes the mutations of one file.
+// A generator makes a file's mutations.
 type generator struct {
 	file  *source
 	fset  *token.FileSet
 	seen  map[string]int // titles
-	where string         // the function
+	where string         // the current function
 	stack []ast.Node
 	all   []*mutation
 }
@@ -78,7 +77,6 @@ func (g *generator) generate() {
 	}
 }
 
-// operators are what takes the place of an operator.
 var operators = map[token.Token][]string{
 	token.EQL: {"!="}, token.NEQ: {"=="},
 	token.LSS: {"<=", ">="}, token.LEQ: {"<", ">"}, token.GTR: {">=", "<="}, token.GEQ: {">", "<"},
@@ -136,7 +134,6 @@ func (g *generator) node(n ast.Node) {
 	}
 }
 
-// negate turns conditions round that have no operator of their own.
 func (g *generator) negate(conditions ...ast.Expr) {
 	for _, c := range conditions {
 		switch c := c.(type) {
@@ -149,7 +146,6 @@ func (g *generator) negate(conditions ...ast.Expr) {
 	}
 }
 
-// never has conditions fail.
 func (g *generator) never(conditions ...ast.Expr) {
 	for _, c := range conditions {
 		if text := g.text(c); text != "true" && text != "false" {
@@ -158,7 +154,7 @@ func (g *generator) never(conditions ...ast.Expr) {
 	}
 }
 
-// drop leaves out each statement that declares nothing and returns no value.
+// drop drops each statement that neither declares anything nor returns a value.
 func (g *generator) drop(statements []ast.Stmt) {
 	for _, s := range statements {
 		switch s := s.(type) {
@@ -180,7 +176,7 @@ func (g *generator) drop(statements []ast.Stmt) {
 	}
 }
 
-// assignment leaves out each of several, and turns round one that adds.
+// assignment drops each target of several, and turns an addition into a subtraction or back.
 func (g *generator) assignment(s *ast.AssignStmt) {
 	switch s.Tok {
 	case token.ASSIGN:
@@ -206,7 +202,7 @@ func (g *generator) change(from, to token.Pos, by string) {
 	g.mutate(from, to, by, brief(g.file.text[g.offset(from):g.offset(to)])+" → "+brief(by))
 }
 
-// mutate makes one mutation. Its title stays the same when lines are added elsewhere.
+// mutate adds a mutation. Its title does not depend on lines elsewhere.
 func (g *generator) mutate(from, to token.Pos, by, what string) {
 	title := g.where + ": " + what
 	if g.seen[title]++; g.seen[title] > 1 {
@@ -217,13 +213,12 @@ func (g *generator) mutate(from, to token.Pos, by, what string) {
 		at:     fmt.Sprintf("%s:%d", g.file.name, g.fset.Position(from).Line),
 		change: &change{file: g.file, from: g.offset(from), to: g.offset(to), by: by},
 	}
-	// A statement or condition is looked at from what holds it: what encloses the change
-	// may not be on the stack yet.
+	// Search from the root of the stack: the nodes around the change may not be on it yet.
 	m.change.path = g.enclosing(from, to)
 	g.all = append(g.all, m)
 }
 
-// enclosing is the nodes that hold all from here to there, the innermost first.
+// enclosing returns the nodes around a range, innermost first.
 func (g *generator) enclosing(from, to token.Pos) (path []ast.Node) {
 	ast.Inspect(g.stack[0], func(n ast.Node) bool {
 		if n == nil || n.Pos() > from || n.End() < to {
@@ -236,7 +231,7 @@ func (g *generator) enclosing(from, to token.Pos) (path []ast.Node) {
 	return path
 }
 
-// brief is a text on one line.
+// brief returns a text on one line, shortened.
 func brief(text string) string {
 	words := []rune(strings.Join(strings.Fields(text), " "))
 	switch {

@@ -9,29 +9,28 @@ import (
 	"strings"
 )
 
-// A mutation removes one rule, or is one of those that general makes.
+// A mutation removes one rule, or is made by general.
 type mutation struct {
 	rule, title string
 	edits       []edit
-	tests       []test  // each of them must fail; of a general one, any
-	at          string  // where it is listed: protocol.txt:12
-	change      *change // of one that general makes
-	why         string  // it is explained that no test fails
+	tests       []test  // each must fail; of a general mutation, any
+	at          string  // where it is listed, such as protocol.txt:12
+	change      *change // of a general mutation
+	why         string  // the reason why no test fails
 }
 
 func (m *mutation) String() string { return m.rule + " " + m.title }
 
 // An edit replaces lines of a file.
 type edit struct {
-	file     string // from where go.mod is
+	file     string // relative to go.mod
 	old, new []string
 	at       string
 }
 
-// A test is what go test is asked to run.
 type test struct {
 	pkg string
-	run string // a regexp, as for go test -run; empty: all
+	run string // as for go test -run; empty: all
 }
 
 func (t test) String() string {
@@ -41,7 +40,7 @@ func (t test) String() string {
 	return t.pkg + " " + t.run
 }
 
-// parse reads a list of mutations, such as
+// parse parses a list of mutations, such as
 //
 //	# Why this is a rule, if its name does not say it.
 //	rule A3 a lease after one's own has the same token
@@ -51,12 +50,12 @@ func (t test) String() string {
 //	test ./internal/protocol TestScenarios/a03
 //	test ./proof/sim TestSimulation
 //
-// The lines under "file" are those of a diff: the present lines after "-" or a space, the
-// new ones after "+" or a space. The present lines must be whole, and in the file once.
-// There may be several of "file", of one file too, and several of "test", each a package
-// and maybe a regexp for go test -run: the narrower, the better, since a test that fails
-// for another reason hides a survivor. Empty lines and those that begin with "#" say
-// nothing. The name is for errors.
+// The lines after "file" are those of a diff: present lines after "-" or a space, new lines after
+// "+" or a space. Present lines must be complete, and occur once in the file. There may be
+// several "file" lines, even for the same file, and several "test" lines. A test is a package and
+// an optional regexp for go test -run. Use a narrow one, because a test that fails for another
+// reason hides a survivor. Empty lines and those that begin with "#" are ignored. The name is
+// used in errors.
 func parse(name, text string) ([]*mutation, error) {
 	var all []*mutation
 	for i, line := range strings.Split(text, "\n") {
@@ -89,7 +88,6 @@ func parse(name, text string) ([]*mutation, error) {
 	return all, nil
 }
 
-// line takes one line of a mutation, after the first.
 func (m *mutation) line(line, at string) error {
 	if strings.IndexByte(" -+", line[0]) >= 0 {
 		if len(m.edits) == 0 {
@@ -137,7 +135,7 @@ func (m *mutation) check() error {
 	return nil
 }
 
-// apply returns the text of each file of the module in dir that the mutation changes.
+// apply returns the mutated text of each file that the mutation changes, in the module in dir.
 func (m *mutation) apply(dir string) (map[string]string, error) {
 	mutated := map[string]string{}
 	for _, e := range m.edits {

@@ -1,32 +1,34 @@
-// Mutate removes the rules that leasehold rests on from its code, one at a time, and
-// checks that the tests notice each.
+// Mutate removes leasehold's rules from its code, one at a time, and checks that the tests
+// notice.
 //
 //	go -C proof run ./mutate [flags] [FILE…]
 //	go -C proof run ./mutate -general PACKAGE [flags] [PACKAGE…]
 //
-// It runs in the directory proof, and packages are named from the one above. The files list the mutations; see parse for their form. By
-// default they are proof/mutate/*.txt. A mutated file is never written to the tree:
-// the go command gets it by -overlay.
+// It runs in the directory proof. Packages are relative to its parent. The files list the
+// mutations in the format described at parse; by default they are proof/mutate/*.txt. Mutated
+// files are never written to the tree: the go command gets them with -overlay.
 //
-// First the tests that the mutations name must pass as they are. Then each of them must
-// fail for each mutation that names it, in the form in which everybody runs it, with
-// -short. A test binary that takes longer than -timeout counts as failed.
+// First the tests named by the mutations must pass without a mutation. Then each of them must
+// fail for each mutation that names it. Tests run with -short, as usual. A test binary that takes
+// longer than -timeout has failed.
 //
-// The exit code is 0 only if every mutation was caught. A mutation whose text is not in
-// its file exactly once is stale, and one that does not compile or ends the tests
-// outside of any test proves nothing: both are errors, like a mutation that survived.
+// The exit code is 0 only if every mutation was caught. A mutation is stale if its text is not in
+// its file exactly once. It proves nothing if it does not compile, or if the binary fails outside
+// of any test. Both are errors, like a surviving mutation.
 //
-// With -general the mutations are made from the code of a package; see general. All of them are
-// compiled at once; see schema. A test is run for a mutation if it comes by it: first those of
-// the package, then those of the other packages, the quickest first, until one fails or takes
-// ten times as long as usual. The subtests of a slow test are run as tests of their own.
-// Mutations that do not compile do not count. A survivor must stand in proof/mutate/explained,
-// in the file of the package, with the reason why it makes no difference; see explain. A reason that begins with OPEN says that a test is missing;
-// -record adds survivors in that way, and with -survey they are only counted. With -share 3/20
-// a twentieth of them is tried, the third, which stays the same while the code does.
+// With -general the mutations are made from a package's code (see general) and compiled all at
+// once (see schema). The tests that reach a mutation run over it, those of the package before
+// those of the other packages, the fastest first, until one fails or takes about ten times its
+// usual duration. Subtests of a slow test run separately. Mutations that do not compile do not
+// count.
 //
-// Some mutations of internal/guardian kill all that they may. On Linux, as root, they are
-// tried where only the tests are:
+// A survivor must be listed in proof/mutate/explained, in the package's file, with the reason why
+// it makes no difference; see explain. A reason that begins with OPEN means a missing test.
+// -record adds survivors as OPEN, and -survey only counts them. -share 3/20 tries the third
+// twentieth of the mutations, which stays the same while the code does.
+//
+// Some mutations of internal/guardian kill every process they can. On Linux, as root, run them in
+// a PID namespace:
 //
 //	-exec "unshare --pid --fork --mount-proc --kill-child setsid"
 package main
@@ -55,7 +57,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run does the work of main in the module in dir, and returns the exit code.
+// run is main in the module in dir. It returns the exit code.
 func run(ctx context.Context, dir string, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -130,8 +132,8 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 	return 0
 }
 
-// share reads k/n, and tells which mutations are of it: by their names, so that a change
-// of the code moves no other.
+// share parses k/n and returns a function that reports whether a mutation is in this share. It
+// depends on the mutation's name, so that a change of the code moves no other mutation.
 func share(part string) (func(*mutation) bool, error) {
 	var k, n uint32
 	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
@@ -139,13 +141,13 @@ func share(part string) (func(*mutation) bool, error) {
 	}
 	return func(m *mutation) bool {
 		h := fnv.New32a()
-		_, _ = io.WriteString(h, m.String()) // it never fails
+		_, _ = io.WriteString(h, m.String()) // never fails
 		return h.Sum32()%n == k-1
 	}, nil
 }
 
-// load reads the mutations of the files, or of those there are by default, and checks
-// them against the tree.
+// load reads the mutations in the given files, or in the default ones, and checks them against
+// the tree.
 func load(dir string, files []string) (all []*mutation, err error) {
 	if len(files) == 0 {
 		if files, err = filepath.Glob(filepath.Join(dir, "proof/mutate/*.txt")); err != nil {
@@ -172,7 +174,6 @@ func load(dir string, files []string) (all []*mutation, err error) {
 	return all, errors.Join(stale...)
 }
 
-// loadGeneral makes the mutations of a package, with the reasons of those that survive.
 func loadGeneral(ctx context.Context, dir, pkg string) (*sources, []*mutation, error) {
 	code, err := readSources(ctx, dir, pkg)
 	if err != nil {

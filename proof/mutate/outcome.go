@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// An event is one line of the output of go test -json; see go doc test2json and, for
-// FailedBuild, go help buildjson.
+// An event is one line of go test -json's output. See go doc test2json and, for FailedBuild, go
+// help buildjson.
 type event struct {
 	Action      string
 	Test        string
@@ -17,19 +17,19 @@ type event struct {
 	FailedBuild string
 }
 
-// An outcome is what go test -json tells of one package.
+// An outcome is the result of go test -json for one package.
 type outcome struct {
 	ran     int      // tests and subtests
-	failed  []string // those that failed, the innermost first, or did not come to an end
-	leaves  []string // subtests that passed and have none
+	failed  []string // failed or unfinished tests, innermost first
+	leaves  []string // passed subtests without subtests
 	unbuilt bool
-	said    string // by what did not pass
+	said    string // output of what did not pass
 }
 
-// timedOut is what the testing package says when a test binary has had its time.
+// timedOut is the testing package's message when a test binary times out.
 const timedOut = "panic: test timed out after"
 
-// read reads the output of go test -json. A line that is no event is somebody's message.
+// read parses the output of go test -json. Lines that are not events count as output.
 func read(output []byte) outcome {
 	var o outcome
 	var events []event

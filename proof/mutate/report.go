@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A report is the table of what became of the mutations.
+// A report is the table of results.
 type report struct {
 	out       io.Writer
 	mutations []*mutation
 	verbose   bool
-	rule      int // the widths of columns
+	rule      int // widths of columns
 	title     int
 
-	survivors []*mutation // that nobody has explained
+	survivors []*mutation // without a reason
 }
 
 func newReport(out io.Writer, mutations []*mutation, verbose bool) *report {
@@ -31,7 +31,6 @@ func (r *report) row(m *mutation, rest string) {
 	fmt.Fprintf(r.out, "%-*s  %-*s  %s\n", r.rule, m.rule, r.title, m.title, rest)
 }
 
-// list prints the mutations and the tests that must notice them.
 func (r *report) list() {
 	for _, m := range r.mutations {
 		var tests []string
@@ -42,8 +41,8 @@ func (r *report) list() {
 	}
 }
 
-// all prints each verdict as it comes, and reports whether every mutation was caught, or
-// its survival explained; a survey asks for no reasons.
+// all prints each verdict as it comes, and reports whether every mutation was caught or
+// explained. A survey needs no reasons.
 func (r *report) all(verdicts []<-chan verdict, survey bool) bool {
 	caught, survived, bad, began := 0, 0, 0, time.Now()
 	explained, open, unbuilt := 0, 0, 0
@@ -52,7 +51,7 @@ func (r *report) all(verdicts []<-chan verdict, survey bool) bool {
 		took := fmt.Sprintf("%5.1fs  ", v.took.Seconds())
 		switch {
 		case m.change != nil && errors.Is(v.bad, errUnbuilt):
-			unbuilt++ // the compiler has caught it
+			unbuilt++ // the compiler caught it
 			continue
 		case strings.HasPrefix(m.why, openMark) && len(v.passed) > 0:
 			open++
@@ -95,7 +94,6 @@ func (r *report) all(verdicts []<-chan verdict, survey bool) bool {
 	return (survived == 0 || survey) && bad == 0
 }
 
-// at is where a general mutation is.
 func at(m *mutation) string {
 	if m.change == nil {
 		return ""

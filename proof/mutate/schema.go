@@ -15,14 +15,13 @@ import (
 	"text/template"
 )
 
-// A schema is a package that holds all of its mutants at once, so that it is compiled
-// once. At a site it asks which mutant is to live, and does what that one does, or else
-// what it always did:
+// A schema is a package with all of its mutants, compiled once. Each site asks for the active
+// mutant and runs it, or the original code:
 //
 //	func() bool { if m := mutant__at(3); m == 17 { return a >= b }; return a > b }()
 //
-// A mutation that cannot be chosen at run time, such as one of a constant, has no site,
-// and is compiled by itself; see suites.
+// A mutation without a choice at run time, such as one of a constant, has no site. It is compiled
+// separately; see suites.
 type schema struct {
 	*sources
 	sites map[key]*site
@@ -34,7 +33,7 @@ type form int
 const (
 	beginning  form = iota // of a function
 	statement              // in a block
-	simple                 // a statement where no block can be, as before the semicolon of an if
+	simple                 // a statement where a block is impossible, such as the init statement of an if
 	expression             // a value
 )
 
@@ -44,21 +43,21 @@ type key struct {
 	form     form
 }
 
-// A site is where a schema asks.
+// A site is a place in the code with mutants.
 type site struct {
 	key
 	number  int
 	typ     types.Type // of an expression
 	mutants []*mutation
-	span    span   // where it is in what is written
-	spans   []span // and the mutants
+	span    span   // in the written text
+	spans   []span // of the mutants
 }
 
 type span struct{ from, to int }
 
 func (s span) holds(at int) bool { return s.from <= at && at < s.to }
 
-// newSchema gives the mutations sites for which the package compiles.
+// newSchema gives each mutation a site at which the package compiles, if there is one.
 func newSchema(s *sources, mutations []*mutation) (*schema, error) {
 	x := &schema{sources: s, sites: map[key]*site{}}
 	for _, m := range mutations {
@@ -78,7 +77,7 @@ func newSchema(s *sources, mutations []*mutation) (*schema, error) {
 	return nil, fmt.Errorf("the mutants of %s do not compile, whatever is left out", s.pkg)
 }
 
-// choose finds the sites that a mutation may have.
+// choose finds the possible sites of a mutation.
 func (x *schema) choose(m *mutation) {
 	c := m.change
 	add := func(n ast.Node, f form, typ types.Type) {
@@ -99,10 +98,10 @@ func (x *schema) choose(m *mutation) {
 			c.choices = nil // its length is a constant
 		case ast.Expr:
 			if c, ok := n.(*ast.CompositeLit); ok && c.Type == nil {
-				continue // it has a type only where it is
+				continue // it has no type of its own
 			}
 			if whole, ok := c.path[min(i+1, len(c.path)-1)].(ast.Expr); ok && whole != n && x.info.Types[whole].Value != nil {
-				continue // so has a part of a constant
+				continue // nor has a part of a constant
 			}
 			if t := x.info.Types[n]; t.IsValue() && !recovers(n) {
 				if _, several := t.Type.(*types.Tuple); !several {
@@ -134,7 +133,7 @@ func constant(n ast.Node) bool {
 	return ok && decl.Tok == token.CONST
 }
 
-// recovers reports whether n says recover, which means nothing in a function of its own.
+// recovers reports whether n mentions recover, which has no effect in a function of its own.
 func recovers(n ast.Node) (found bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)
@@ -146,7 +145,6 @@ func recovers(n ast.Node) (found bool) {
 
 func (x *schema) offset(p token.Pos) int { return x.fset.Position(p).Offset }
 
-// place puts a mutation at the first site of its choice, if it has any left.
 func (x *schema) place(m *mutation) {
 	if len(m.change.choices) == 0 {
 		return
@@ -160,7 +158,6 @@ func (x *schema) place(m *mutation) {
 	s.mutants = append(s.mutants, m)
 }
 
-// leave takes a mutation from where it is.
 func (x *schema) leave(m *mutation) {
 	s := x.sites[m.change.choices[0].key]
 	m.change.choices = m.change.choices[1:]
@@ -197,14 +194,13 @@ func (x *schema) wrong() (all []*mutation, err error) {
 			}
 		}
 	}
-	if len(all) == 0 && len(errs) > 0 { // an error outside of the sites is one that another has brought about
+	if len(all) == 0 && len(errs) > 0 { // an error outside of the sites is caused by another one
 		return nil, fmt.Errorf("what is made of %s does not compile: %w", x.pkg, errs[0])
 	}
 	return all, nil
 }
 
-// blame returns the mutation in which a place in what was written is, or those of the
-// innermost site.
+// blame returns the mutation at an offset in a written file, or else those of the innermost site.
 func (x *schema) blame(f *source, at int) []*mutation {
 	var inner *site
 	for _, s := range x.all {
@@ -223,7 +219,7 @@ func (x *schema) blame(f *source, at int) []*mutation {
 	return slices.Clone(inner.mutants)
 }
 
-// write returns the files of the package with all sites, and numbers those.
+// write returns the package's files with all sites, and numbers the sites.
 func (x *schema) write() (files []*source) {
 	x.all = nil
 	for _, s := range x.sites {
@@ -250,13 +246,13 @@ func (x *schema) write() (files []*source) {
 type writer struct {
 	x       *schema
 	file    *source
-	sites   []*site // yet to come, in their order
+	sites   []*site // remaining, in order
 	written []*site
-	imports map[string]string // names by paths
+	imports map[string]string // names by path
 	b       strings.Builder
 }
 
-// between writes what is from here to there.
+// between writes the text between two offsets.
 func (w *writer) between(from, to int) {
 	for len(w.sites) > 0 && w.sites[0].from >= from && w.sites[0].to <= to {
 		s := w.sites[0]
@@ -302,8 +298,8 @@ func (w *writer) site(s *site) {
 	s.span.to = w.b.Len()
 }
 
-// withImports returns what was written, with the imports of what it names on the line of
-// the package clause.
+// withImports returns the written text, with the imports for its names on the line of the package
+// clause.
 func (w *writer) withImports() string {
 	var added strings.Builder
 	for _, path := range slices.Sorted(maps.Keys(w.imports)) {
@@ -321,7 +317,6 @@ func (w *writer) withImports() string {
 	return text[:end] + added.String() + text[end:]
 }
 
-// name is what a package is called in the file.
 func (w *writer) name(p *types.Package) string {
 	if p.Path() == w.x.path {
 		return ""
@@ -332,7 +327,7 @@ func (w *writer) name(p *types.Package) string {
 	return w.imports[p.Path()]
 }
 
-// asks is the file that a schema has more than its package.
+// asks is the additional file of a schema.
 var asks = template.Must(template.New("").Parse(`package {{.Name}}
 
 import (
@@ -355,14 +350,13 @@ func mutant__at(site int) int {
 }
 `))
 
-// Variables of the environment by which a test binary learns which mutant lives, and to
-// which file it adds the numbers of the sites that it comes by.
+// Environment variables of a test binary: the active mutant, and the file for the numbers of the
+// sites that it reaches.
 const (
 	livesVar = "MUTATE_LIVES"
 	seenVar  = "MUTATE_SEEN"
 )
 
-// text is that of asks.
 func (x *schema) text() (string, error) {
 	var b bytes.Buffer
 	err := asks.Execute(&b, map[string]any{"Name": x.name, "Sites": len(x.all), "Lives": livesVar, "Seen": seenVar})

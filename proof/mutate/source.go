@@ -17,11 +17,11 @@ import (
 	"path/filepath"
 )
 
-// sources is the code of a package, without its tests, as it is built here.
+// sources is a package's code without tests, as built here.
 type sources struct {
-	pkg   string // as for the go command
-	dir   string // where it is
-	path  string // how it is imported
+	pkg   string // for the go command
+	dir   string // its directory
+	path  string // its import path
 	name  string
 	files []*source
 	fset  *token.FileSet
@@ -30,13 +30,13 @@ type sources struct {
 }
 
 type source struct {
-	name string // from where go.mod is
+	name string // relative to go.mod
 	path string
 	text string
 	tree *ast.File
 }
 
-// readSources reads a package of the module in dir, and finds out its types.
+// readSources reads and type-checks a package of the module in dir.
 func readSources(ctx context.Context, dir, pkg string) (*sources, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-export", "-deps", "-json=ImportPath,Name,Dir,Export,GoFiles,DepOnly", pkg)
 	cmd.Dir = dir
@@ -103,14 +103,13 @@ func readSources(ctx context.Context, dir, pkg string) (*sources, error) {
 	return s, nil
 }
 
-// check returns what is wrong with the package when its files are these.
 func (s *sources) check(trees []*ast.File, info *types.Info) (wrong []error) {
 	c := types.Config{Importer: s.deps, Error: func(err error) { wrong = append(wrong, err) }}
-	_, _ = c.Check(s.path, s.fset, trees, info) // Error has had it all
+	_, _ = c.Check(s.path, s.fset, trees, info) // Error has them all
 	return wrong
 }
 
-// compiles reports whether the package does with that text for that file.
+// compiles reports whether the package compiles with this text for the changed file.
 func (s *sources) compiles(changed *source, text string) bool {
 	var trees []*ast.File
 	for _, f := range s.files {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// suites is the tests over a schema.
+// suites has the tests that run over a schema.
 type suites struct {
 	*trial
 	schema *schema
@@ -27,30 +27,29 @@ type suites struct {
 	all    []*suite
 }
 
-// A suite is the tests of one package, and what is known of each.
+// A suite is a package's tests, with their measurements.
 type suite struct {
-	pkg    string // as it was named
-	dir    string // where it is
-	module string // where the go command is to run
-	path   string // as for the go command, there
+	pkg    string // as given
+	dir    string // its directory
+	module string // where the go command must run
+	path   string // for the go command, there
 	binary string
-	tests  []*measured // the quickest first
+	tests  []*measured // the fastest first
 }
 
-// measured is what came of a test by itself over the schema when no mutant lives.
+// measured is a test's result when it runs alone and no mutant is active.
 type measured struct {
 	name string
 	took time.Duration
-	seen map[int]bool // sites
+	seen map[int]bool // reached sites
 
-	leaves []string // its subtests that have none
+	leaves []string // subtests without subtests
 }
 
-// parent is the test of which m is a subtest.
 func (m *measured) parent() string { return m.name[:max(strings.LastIndexByte(m.name, '/'), 0)] }
 
-// general compiles the tests over the mutations of a package and measures each. The
-// function try then tries one mutation.
+// general compiles the tests over a package's mutations and measures each. The returned function
+// try tries one mutation.
 func (t *trial) general(ctx context.Context, code *sources, mutations []*mutation, others []string) (
 	try func(context.Context, *mutation) verdict, remove func(), err error,
 ) {
@@ -61,7 +60,7 @@ func (t *trial) general(ctx context.Context, code *sources, mutations []*mutatio
 	if s.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
 		return nil, nil, err
 	}
-	remove = func() { _ = os.RemoveAll(s.tmp) } // what stays is in the temporary directory
+	remove = func() { _ = os.RemoveAll(s.tmp) } // leftovers are in the temporary directory
 	if err = errors.Join(open(s.tmp), s.measureAll(ctx, others)); err != nil {
 		remove()
 		return nil, nil, err
@@ -84,7 +83,7 @@ func (s *suites) measureAll(ctx context.Context, others []string) error {
 		return err
 	}
 	own := &suite{pkg: s.schema.pkg, dir: s.schema.dir, module: s.dir, path: s.schema.pkg}
-	// A package may have no tests of its own, if those of others are named.
+	// A package needs no tests if those of others are named.
 	if tests, _ := filepath.Glob(filepath.Join(own.dir, "*_test.go")); len(tests) > 0 || len(others) == 0 {
 		s.all = append(s.all, own)
 	}
@@ -107,7 +106,7 @@ func (s *suites) measureAll(ctx context.Context, others []string) error {
 	return nil
 }
 
-// goTool returns what the go command prints in a directory.
+// goTool runs the go command in a directory and returns its output.
 func (s *suites) goTool(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -120,7 +119,7 @@ func (s *suites) goTool(ctx context.Context, dir string, args ...string) (string
 	return strings.TrimSpace(string(out)), nil
 }
 
-// overlay writes the files, and the one that names them for the go command.
+// overlay writes the files and their overlay for the go command.
 func (s *suites) overlay(files ...*source) (path string, err error) {
 	dir, err := os.MkdirTemp(s.tmp, "overlay")
 	if err != nil {
@@ -146,7 +145,6 @@ func (s *suites) build(ctx context.Context, of *suite, name, overlay string) (bi
 	return binary, err
 }
 
-// measure runs each test by itself.
 func (s *suites) measure(ctx context.Context, of *suite) error {
 	cmd := exec.CommandContext(ctx, of.binary, "-test.list", ".")
 	cmd.Dir = of.dir
@@ -186,8 +184,8 @@ func (s *suites) measureEach(ctx context.Context, of *suite, tests []*measured) 
 	return wrong
 }
 
-// split adds the subtests of a slow test, as tests of their own. The test itself is left for the
-// sites that none of them comes by when it is alone.
+// split adds the subtests of a slow test as separate tests. The test itself keeps only sites that
+// they do not reach when they run alone.
 func (s *suites) split(ctx context.Context, of *suite, test *measured) {
 	if test.took < 2*time.Second || len(test.leaves) < 2 {
 		return
@@ -197,7 +195,7 @@ func (s *suites) split(ctx context.Context, of *suite, test *measured) {
 		parts = append(parts, &measured{name: name, seen: map[int]bool{}})
 	}
 	for i, err := range s.measureEach(ctx, of, parts) {
-		if err != nil { // it needs the others
+		if err != nil { // it needs other subtests
 			continue
 		}
 		of.tests = append(of.tests, parts[i])
@@ -213,7 +211,7 @@ func (s *suites) measureOne(ctx context.Context, of *suite, test *measured) erro
 		return err
 	}
 	_ = file.Close()                                    // nothing was written
-	if err = os.Chmod(file.Name(), 0o666); err != nil { // a test may become another user
+	if err = os.Chmod(file.Name(), 0o666); err != nil { // a test may switch to another user
 		return err
 	}
 	begun := time.Now()
@@ -227,21 +225,20 @@ func (s *suites) measureOne(ctx context.Context, of *suite, test *measured) erro
 	}
 	text, err := os.ReadFile(file.Name())
 	for line := range strings.Lines(string(text)) {
-		if n, bad := strconv.Atoi(strings.TrimSpace(line)); bad == nil { // a process may be killed while it writes
+		if n, bad := strconv.Atoi(strings.TrimSpace(line)); bad == nil { // a process may be killed during a write
 			test.seen[n] = true
 		}
 	}
 	return err
 }
 
-// run runs tests until one fails. An error means that the tests did not come to an end of
-// their own.
+// run runs tests until one fails. An error means that the tests did not finish.
 func (s *suites) run(ctx context.Context, of *suite, binary string, tests []*measured, limit time.Duration, env ...string) (outcome, error) {
 	tmp, err := os.MkdirTemp(s.tmp, "run")
 	if err = errors.Join(err, open(tmp)); err != nil {
 		return outcome{}, err
 	}
-	defer func() { _ = os.RemoveAll(tmp) }() // it goes with the rest
+	defer func() { _ = os.RemoveAll(tmp) }() // removed with the rest
 	within, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
 	argv := append(slices.Clone(s.prefix), binary, "-test.v=test2json", "-test.short", "-test.failfast", "-test.paniconexit0",
@@ -249,7 +246,7 @@ func (s *suites) run(ctx context.Context, of *suite, binary string, tests []*mea
 	cmd := exec.CommandContext(within, argv[0], argv[1:]...)
 	cmd.Dir = of.dir
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+tmp), env...)
-	cmd.WaitDelay = time.Second // for what the tests have started and left
+	cmd.WaitDelay = time.Second // for processes left by the tests
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	err = cmd.Run()
@@ -274,7 +271,7 @@ func (s *suites) run(ctx context.Context, of *suite, binary string, tests []*mea
 	return o, nil
 }
 
-// try runs the tests that come by a mutation over it, the quickest first.
+// try runs the tests that reach a mutation, the fastest first.
 func (s *suites) try(ctx context.Context, m *mutation) (v verdict) {
 	begun := time.Now()
 	defer func() { v.took = time.Since(begun) }()
@@ -297,9 +294,9 @@ func (s *suites) try(ctx context.Context, m *mutation) (v verdict) {
 		} else {
 			var err error
 			if binary, err = s.build(ctx, of, fmt.Sprintf("mutant%d.test", m.change.id), overlay); err != nil {
-				return verdict{bad: fmt.Errorf("%w: %w", errUnbuilt, err)} // in the tests, since the package compiles
+				return verdict{bad: fmt.Errorf("%w: %w", errUnbuilt, err)} // in the tests, because the package compiles
 			}
-			defer func() { _ = os.Remove(binary) }() // it goes with the rest
+			defer func() { _ = os.Remove(binary) }() // removed with the rest
 		}
 		for len(tests) > 0 {
 			var some []*measured
@@ -322,7 +319,7 @@ func (s *suites) try(ctx context.Context, m *mutation) (v verdict) {
 	return v
 }
 
-// pattern is that of tests of one parent.
+// pattern returns the regexp for tests with the same parent.
 func pattern(tests []*measured) string {
 	var levels, names []string
 	if parent := tests[0].parent(); parent != "" {
@@ -336,8 +333,8 @@ func pattern(tests []*measured) string {
 	return strings.Join(append(levels, "^("+strings.Join(names, "|")+")$"), "/")
 }
 
-// batch takes tests of one parent from the front, for a fifth of a second or four times as long
-// as the first.
+// batch takes tests with the same parent from the front, for up to 0.2 s or four times the first
+// one's duration.
 func batch(tests []*measured) (some, rest []*measured, usual time.Duration) {
 	limit := max(200*time.Millisecond, 4*tests[0].took)
 	n := 0
@@ -347,5 +344,5 @@ func batch(tests []*measured) (some, rest []*measured, usual time.Duration) {
 	return tests[:n], tests[n:], usual
 }
 
-// open lets other users into a directory: a test may become one.
+// open lets other users into a directory, because a test may switch to one.
 func open(dir string) error { return os.Chmod(dir, 0o755) }

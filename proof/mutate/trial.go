@@ -14,26 +14,26 @@ import (
 	"time"
 )
 
-// A trial runs tests of the module in dir over mutated code.
+// A trial runs tests over mutated code of the module in dir.
 type trial struct {
 	dir     string
 	timeout time.Duration
-	prefix  []string      // the command that runs a test binary, if not by itself
-	jobs    chan struct{} // has room for as many as may run at a time
+	prefix  []string      // a command that runs test binaries, if any
+	jobs    chan struct{} // its capacity limits concurrency
 }
 
-// verdict is what became of one mutation.
+// verdict is the result of one mutation.
 type verdict struct {
-	passed []test   // that did not notice
-	caught []string // the tests that failed
-	bad    error    // it proves nothing
+	passed []test   // tests that noticed nothing
+	caught []string // tests that failed
+	bad    error    // why it proves nothing
 	took   time.Duration
-	said   string // by the tests
+	said   string // the tests' output
 
-	unreached bool // no test comes by what was changed
+	unreached bool // no test reaches the change
 }
 
-// unmutated reports whether the tests that the mutations name pass as they are.
+// unmutated returns an error unless the tests named by the mutations pass without a mutation.
 func (t *trial) unmutated(ctx context.Context, mutations []*mutation) error {
 	var tests []test
 	for _, m := range mutations {
@@ -65,10 +65,10 @@ func (t *trial) unmutated(ctx context.Context, mutations []*mutation) error {
 	return errors.Join(all...)
 }
 
-// start begins to try the mutations. The verdicts come in their order.
+// start tries the mutations. The verdicts are in their order.
 func (t *trial) start(ctx context.Context, mutations []*mutation, try func(context.Context, *mutation) verdict) []<-chan verdict {
 	var all []<-chan verdict
-	turn := make(chan struct{}, 1) // they begin in order too
+	turn := make(chan struct{}, 1) // they also begin in order
 	turn <- struct{}{}
 	for _, m := range mutations {
 		done, mine, next := make(chan verdict, 1), turn, make(chan struct{}, 1)
@@ -85,7 +85,6 @@ func (t *trial) start(ctx context.Context, mutations []*mutation, try func(conte
 	return all
 }
 
-// try runs the tests of a mutation over it.
 func (t *trial) try(ctx context.Context, m *mutation) (v verdict) {
 	began := time.Now()
 	defer func() { v.took = time.Since(began) }()
@@ -110,7 +109,7 @@ func (t *trial) try(ctx context.Context, m *mutation) (v verdict) {
 	return v
 }
 
-// overlay writes the mutated files and the file that names them for go test.
+// overlay writes the mutated files and their overlay for go test.
 func (t *trial) overlay(m *mutation) (path string, remove func(), err error) {
 	root, err := filepath.Abs(t.dir)
 	if err != nil {
@@ -124,7 +123,7 @@ func (t *trial) overlay(m *mutation) (path string, remove func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	remove = func() { _ = os.RemoveAll(dir) } // what stays is in the temporary directory
+	remove = func() { _ = os.RemoveAll(dir) } // leftovers are in the temporary directory
 	var replace struct{ Replace map[string]string }
 	replace.Replace = map[string]string{}
 	for file, text := range mutated {
@@ -145,8 +144,8 @@ func (t *trial) overlay(m *mutation) (path string, remove func(), err error) {
 
 var errUnbuilt = errors.New("does not compile")
 
-// module gives the directory of the module that has a package, and the package's path there: the
-// proofs are a module of their own, and the go command must run inside it.
+// module returns the directory of a package's module, and the package's path there: the proofs
+// are a separate module, and the go command must run inside it.
 func (t *trial) module(pkg string) (dir, path string) {
 	for above := pkg; above != "."; above = filepath.Dir(above) {
 		if _, absent := os.Stat(filepath.Join(t.dir, above, "go.mod")); absent == nil {
@@ -160,8 +159,8 @@ func (t *trial) module(pkg string) (dir, path string) {
 	return t.dir, pkg
 }
 
-// goTest runs a test, with an overlay unless that is empty. An error means that the
-// tests did not come to an end of their own.
+// goTest runs a test, with an overlay if that is not empty. An error means that the tests did not
+// finish.
 func (t *trial) goTest(ctx context.Context, what test, overlay string) (outcome, error) {
 	args := []string{
 		"test", "-json", "-vet=off", "-ldflags=-s -w", "-short", "-failfast", "-count=1",
