@@ -106,7 +106,7 @@ var faultNames = [Faults]string{
 	"lease detached", "detached lease copied", "detached lease used",
 	"meta data changed", "meta data changed under a session",
 	"successor has notice",
-	"waiter for a seat gives up", "seat lost", "seat handed over to another process", "entry lands whose caller has left",
+	"waiter for a seat gives up", "user that leaves waits for less than a TTL", "seat lost", "seat handed over to another process", "entry lands whose caller has left",
 	"entry of a dead session taken out", "entry that cannot be settled ends its session",
 	"poison in a table's place", "table deleted by hand", "table of another size", "no room in a table",
 	"holder looks ahead",

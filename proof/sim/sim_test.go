@@ -223,6 +223,17 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+// TestFaultsHaveNames: each has one of its own. One that was missing gave all after it another's.
+func TestFaultsHaveNames(t *testing.T) {
+	seen := map[string]sim.Fault{}
+	for f := range sim.Faults {
+		if other, twice := seen[f.String()]; f.String() == "" || twice {
+			t.Errorf("fault %d is called %q, and so is %d", f, f, other)
+		}
+		seen[f.String()] = f
+	}
+}
+
 // TestSameSeedSameHistory: what cannot be played again cannot be understood.
 func TestSameSeedSameHistory(t *testing.T) {
 	t.Parallel()
