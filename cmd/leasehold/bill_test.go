@@ -150,7 +150,7 @@ func TestMeasuredInMemory(t *testing.T) {
 			if err := c.check(nil, true); err != nil {
 				t.Fatal(err)
 			}
-			ctx := t.Context()
+			ctx := t.Context() //nolint:contextcheck // of the bubble
 			if !tt.runs {
 				ctx = over
 			}

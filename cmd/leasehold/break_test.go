@@ -172,7 +172,7 @@ func TestBreakOfFreedLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		st.happens = func() {
-			if _, err := st.Put(t.Context(), "l", record(next, 8), store.IfMatch(o.Version)); err != nil {
+			if _, err = st.Put(t.Context(), "l", record(next, 8), store.IfMatch(o.Version)); err != nil {
 				t.Error(err)
 			}
 		}

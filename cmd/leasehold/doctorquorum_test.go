@@ -61,7 +61,7 @@ func (s *memberStore) Delete(ctx context.Context, key string) error {
 	return s.Store.Delete(ctx, key)
 }
 
-func (s *memberStore) Purge(ctx context.Context, directory string) (int, error) {
+func (s *memberStore) Purge(_ context.Context, directory string) (int, error) {
 	if s.keeps && strings.HasPrefix(directory, "leasehold-doctor-") {
 		return 1, &store.Error{Op: "purge", Key: directory, Kind: store.ErrDenied}
 	}

@@ -38,6 +38,7 @@ func (s *sham) Deadline() time.Time {
 	}
 	return time.Now().Add(48 * time.Hour) // later by far than the grace, which begins before it
 }
+
 func (s *sham) Release(context.Context) error {
 	s.released++
 	return nil

@@ -164,7 +164,7 @@ func TestRequestsOnView(t *testing.T) {
 			t.Errorf("%s: a listing of %d tells %q, %v", name, n, v.events, last)
 		}
 		v.events = nil
-		for range s.List(tt.ctx, "", "") {
+		for range s.List(tt.ctx, "", "") { //nolint:errcheck // it is broken off
 			break
 		}
 		if want = []string{"Asked{}", "Answered{}"}; !slices.Equal(v.events, want) {
@@ -178,10 +178,10 @@ func TestRequestsOnView(t *testing.T) {
 func TestEventsOfLockForView(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := &deniedStore{Store: memstore.New()}
-		var told []string
+		var lines []string
 		tell := func(ev watchview.Event) {
 			if c, is := ev.(watchview.Changed); is {
-				told = append(told, fmt.Sprintf("%v %s %s", c.Kind, c.Info.Holder, c.Trouble))
+				lines = append(lines, fmt.Sprintf("%v %s %s", c.Kind, c.Info.Holder, c.Trouble))
 			}
 		}
 		a := &app{console: console{w: &strings.Builder{}}}
@@ -191,7 +191,7 @@ func TestEventsOfLockForView(t *testing.T) {
 			var e admin.Entry
 			var err error
 			done := make(chan struct{})
-			told = nil
+			lines = nil
 			go func() {
 				defer close(done)
 				e, err = a.lockEvents(ctx, target{name: key, key: key, store: st}, &opts, known, tell)
@@ -223,12 +223,12 @@ func TestEventsOfLockForView(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(20 * time.Second)
-		if e, err := end(); !errors.Is(err, context.Canceled) || e.Semaphore != nil {
-			t.Errorf("it ends with %+v, %v", e, err)
+		if e, failed := end(); !errors.Is(failed, context.Canceled) || e.Semaphore != nil {
+			t.Errorf("it ends with %+v, %v", e, failed)
 		}
 		const want = "unreadable  the lock mem:///l: get \"l\": access denied\nelected me \nrenewed me \n" +
 			"unreadable me get \"l/0000000001.json\": access denied\nrenewed me \nresigned me "
-		if got := strings.Join(slices.Compact(told), "\n"); got != want {
+		if got := strings.Join(slices.Compact(lines), "\n"); got != want {
 			t.Errorf("it is told\n%s\nwant\n%s", got, want)
 		}
 
@@ -242,13 +242,13 @@ func TestEventsOfLockForView(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if e, err := end(); err != nil || e.Semaphore == nil || e.Semaphore.Size != 2 || told != nil {
-			t.Errorf("it ends with %+v, %v, and is told %q", e, err, told)
+		if e, failed := end(); failed != nil || e.Semaphore == nil || e.Semaphore.Size != 2 || lines != nil {
+			t.Errorf("it ends with %+v, %v, and is told %q", e, failed, lines)
 		}
 		end = watch("s", true)
 		time.Sleep(time.Minute)
-		if e, err := end(); !errors.Is(err, context.Canceled) || e.Semaphore != nil || len(told) == 0 {
-			t.Errorf("with the layout given it ends with %+v, %v, and is told %q", e, err, told)
+		if e, failed := end(); !errors.Is(failed, context.Canceled) || e.Semaphore != nil || len(lines) == 0 {
+			t.Errorf("with the layout given it ends with %+v, %v, and is told %q", e, failed, lines)
 		}
 		if err = errors.Join(seat.Release(t.Context()), sem.Close(t.Context())); err != nil {
 			t.Error(err)

@@ -239,7 +239,7 @@ func TestServeUnanswered(t *testing.T) {
 	var said leasetest.Log
 	l := newBrokenListener(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4041})
 	c := &serveCmd{app: &app{console: console{w: &said, least: levelNotice}}, target: target{name: "jobs/"}, signals: make(chan os.Signal, 8)}
-	c.address, _ = localhttp.ParseAddress("127.0.0.1:4041") //nolint:errcheck // it is one
+	c.address, _ = localhttp.ParseAddress("127.0.0.1:4041")
 	c.opts.TTL, c.opts.Logger = time.Hour, silent
 	var err error
 	if c.server, err = serve.New(memstore.New(), &c.opts); err != nil {

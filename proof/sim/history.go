@@ -16,6 +16,7 @@ import (
 // An Arm is a class of histories with its own promises.
 type Arm string
 
+// The arms.
 const (
 	Bound   Arm = "bound"   // clocks stay within the bound: every promise holds
 	Far     Arm = "far"     // clocks exceed the bound: P1 and the fence hold

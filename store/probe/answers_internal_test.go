@@ -63,8 +63,11 @@ func (o second) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return o.liar.GetLarge(context.WithValue(ctx, second{}, true), key)
 }
 
-func newLiar(prefix, lie, about string, n int) *liar {
-	l := &liar{lie: lie, about: about, n: n, seen: map[string]int{}, dead: map[string]int{}, past: map[string]*store.Object{}, plain: prefix, second: map[string]int{}}
+// liarPrefix is the prefix of the probe of each liar.
+const liarPrefix = scratch + "0123456789abcdef/"
+
+func newLiar(lie, about string, n int) *liar {
+	l := &liar{lie: lie, about: about, n: n, seen: map[string]int{}, dead: map[string]int{}, past: map[string]*store.Object{}, plain: liarPrefix, second: map[string]int{}}
 	b := &brokenstore.Store{Store: memstore.New()}
 	l.inspected = &inspected{Store: b}
 	b.OnGet, b.OnPut, b.OnDelete, b.OnList = l.get, l.put, l.remove, l.list
@@ -245,7 +248,7 @@ func (l *liar) list(ctx context.Context, prefix, after string) iter.Seq2[store.E
 		l.mu.Lock()
 		told := l.false(ctx, "a listing", prefix)
 		var all []store.Entry
-		for e := range l.Store.Store.List(ctx, prefix, after) {
+		for e := range l.Store.Store.List(ctx, prefix, after) { //nolint:errcheck // memory does not fail
 			all = append(all, e)
 		}
 		l.mu.Unlock()
@@ -467,8 +470,7 @@ func TestOneFalseAnswer(t *testing.T) {
 // answers gives what is said of each.
 func (p portion) answers(t *testing.T) (told []string) {
 	t.Helper()
-	const prefix = scratch + "0123456789abcdef/"
-	good := newLiar(prefix, "", "", 0)
+	good := newLiar("", "", 0)
 	told = append(told, strings.Split(fmt.Sprintf("%s: %s", p.name, p.alone(t, good)), "\n")...)
 	for _, about := range slices.Sorted(maps.Keys(good.seen)) {
 		if p.about != nil && !p.about(about) {
@@ -493,7 +495,7 @@ func (p portion) answers(t *testing.T) (told []string) {
 		for _, lie := range liesAbout[of].lies {
 			var results []string
 			for _, n := range at {
-				if r := p.alone(t, newLiar(prefix, lie, about, n)); !slices.Contains(results, r) {
+				if r := p.alone(t, newLiar(lie, about, n)); !slices.Contains(results, r) {
 					results = append(results, r)
 				}
 			}

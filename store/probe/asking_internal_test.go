@@ -273,7 +273,7 @@ func TestMetered(t *testing.T) {
 			{func() (context.Context, context.CancelFunc) { return s.boundedLarge(n) }, 120 * time.Second, 60},
 		} {
 			before, begin := *n, time.Now()
-			ctx, cancel = c.bounded()
+			ctx, cancel = c.bounded() //nolint:fatcontext // one after the other
 			if err := ask(ctx, 61); err != nil || *n-before != c.counted {
 				t.Errorf("of 61 requests %d are counted: %v", *n-before, err)
 			}

@@ -60,7 +60,6 @@ func TestAfter(t *testing.T) {
 // TestWithoutFindings: what an experiment leaves out where another did not come out well.
 func TestWithoutFindings(t *testing.T) {
 	t.Parallel()
-	const prefix = scratch + "0123456789abcdef/"
 	var told []string
 	for _, c := range []struct {
 		of      string
@@ -77,7 +76,7 @@ func TestWithoutFindings(t *testing.T) {
 		{raceCreate, oddKeys, portion{run: (*survey).racingAndListing}},
 	} {
 		for _, result := range []Result{OK, Unknown, Bad} {
-			l := newLiar(prefix, "", "", 0)
+			l := newLiar("", "", 0)
 			c.p.unlike = map[string]Result{c.without: result}
 			said, _, _ := strings.Cut(c.p.alone(t, l), "\n")
 			n := map[string]int{}
@@ -98,7 +97,7 @@ func TestCreateOnly(t *testing.T) {
 		if !e.anew && e.name != readsDeleted {
 			continue
 		}
-		l := newLiar(scratch+"0123456789abcdef/", "", "", 0)
+		l := newLiar("", "", 0)
 		said := portion{run: func(s *survey) (Result, string, error) { s.createOnly = true; return e.run(s) }}.alone(t, l)
 		for about := range l.seen {
 			if strings.HasPrefix(about, "an update") || !strings.HasPrefix(said, "ok: ") {

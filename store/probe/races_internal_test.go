@@ -112,7 +112,11 @@ func TestDressed(t *testing.T) {
 		n    int64
 		want string
 	}{
-		{"race-1", 1, long}, {"race-1", 11, long}, {"race-1", 0, "race-1"}, {"race-1", 2, "race-1"}, {"race-1", 10, "race-1"},
+		{"race-1", 1, long},
+		{"race-1", 11, long},
+		{"race-1", 0, "race-1"},
+		{"race-1", 2, "race-1"},
+		{"race-1", 10, "race-1"},
 		{strings.Repeat("x", 172), 1, strings.Repeat("x", 172) + "-ключ-锁-🔒"},
 		{strings.Repeat("x", 173), 1, strings.Repeat("x", 173)},
 		{strings.Repeat("x", 300), 1, strings.Repeat("x", 300)},
@@ -295,7 +299,7 @@ func TestRacesLeaveWhatIsInDoubt(t *testing.T) {
 				seen[w.key] = true
 			}
 			left := 0
-			for e := range b.Store.List(t.Context(), s.prefix+"race", "") {
+			for e := range b.Store.List(t.Context(), s.prefix+"race", "") { //nolint:errcheck // memory does not fail
 				if key := strings.TrimPrefix(e.Key, s.prefix); !seen[key] {
 					left++
 				}
@@ -490,7 +494,7 @@ func TestListedAfterRaces(t *testing.T) {
 			t.Errorf("%s, %s, %v; %+v", result, detail, err, s.longLists)
 		}
 		left := map[string]bool{}
-		for e := range b.List(t.Context(), "", "") {
+		for e := range b.List(t.Context(), "", "") { //nolint:errcheck // memory does not fail
 			left[strings.TrimPrefix(e.Key, s.prefix)] = true
 		}
 		for _, w := range s.watched.all {

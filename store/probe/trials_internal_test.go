@@ -198,9 +198,17 @@ func TestLargeBodies(t *testing.T) {
 		at        int
 		same      bool
 	}{
-		{"", "", 0, true}, {"abc", "abc", 3, true}, {"abc", "abd", 0, false}, {"abc", "ab", 0, false}, {"ab", "abc", 0, false},
-		{long, long, 40 << 10, true}, {long + "a", long + "b", 32 << 10, false}, {long, long + "b", 32 << 10, false}, {long[:32<<10], long[:32<<10], 32 << 10, true},
-		{long[:32<<10], long, 32 << 10, false}, {long, long[:32<<10], 32 << 10, false},
+		{"", "", 0, true},
+		{"abc", "abc", 3, true},
+		{"abc", "abd", 0, false},
+		{"abc", "ab", 0, false},
+		{"ab", "abc", 0, false},
+		{long, long, 40 << 10, true},
+		{long + "a", long + "b", 32 << 10, false},
+		{long, long + "b", 32 << 10, false},
+		{long[:32<<10], long[:32<<10], 32 << 10, true},
+		{long[:32<<10], long, 32 << 10, false},
+		{long, long[:32<<10], 32 << 10, false},
 	} {
 		at, same, err := compare(strings.NewReader(c.got), strings.NewReader(c.want))
 		if at != c.at || same != c.same || err != nil {
@@ -440,7 +448,7 @@ func TestWaits(t *testing.T) {
 
 		for _, leave := range []func(*survey) error{(*survey).leaveCreated, (*survey).leaveUpdated} {
 			s = surveyed(t, few)
-			if err := leave(s); err != nil {
+			if err = leave(s); err != nil {
 				t.Error(err)
 			}
 			begin := time.Now()
@@ -449,11 +457,11 @@ func TestWaits(t *testing.T) {
 			}
 		}
 		s = surveyed(t, few)
-		if err := errors.Join(s.leaveCreated(), s.leaveUpdated()); err != nil {
+		if err = errors.Join(s.leaveCreated(), s.leaveUpdated()); err != nil {
 			t.Error(err)
 		}
 		s.doubt(s.path("rests-gone"), store.ErrUnknownOutcome)
-		if _, err := s.write(s.a, "rests-gone", s.body(), store.IfAbsent()); err != nil { // it lands later
+		if _, err = s.write(s.a, "rests-gone", s.body(), store.IfAbsent()); err != nil { // it lands later
 			t.Error(err)
 		}
 		if result, detail, err = s.updatingRested(); result != OK || err != nil {
@@ -528,13 +536,13 @@ func TestCleaning(t *testing.T) {
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		s.ctx = ended
+		s.ctx = ended //nolint:fatcontext // of this survey alone
 		s.clean()
 		if want := few.Requests() + few.Purges(); s.report.Limit != want {
 			t.Errorf("%s: the limit is %d, not %d", c.name, s.report.Limit, want)
 		}
 		n := 0
-		for range b.Store.List(t.Context(), "", "") {
+		for range b.Store.List(t.Context(), "", "") { //nolint:errcheck // memory does not fail
 			n++
 		}
 		f := s.report.Finding("past versions removed")
@@ -636,7 +644,7 @@ func TestFaultsCountWhateverEnds(t *testing.T) {
 	for _, result := range []Result{OK, Note, Unknown, Bad} {
 		s := surveyed(t, few)
 		ctx, end := context.WithCancel(t.Context())
-		s.ctx = ctx
+		s.ctx = ctx //nolint:fatcontext // of this survey alone
 		s.experiments = []experiment{{name: "this", run: func(*survey) (Result, string, error) { end(); return result, "seen", nil }}, {name: "next"}}
 		err := s.run()
 		if told := len(s.report.Findings) > 0; told != (result == Bad) || !errors.Is(err, context.Canceled) {

@@ -215,7 +215,7 @@ func TestWitness(t *testing.T) {
 			h.none(h.send())
 		}, "1 0 ", "0 0 ", "4 1 " + missing, "0 0 "},
 		{"listings", func(h *hand) {
-			h.lists(h.witness.sends("b"), "1") // of what nobody asked for
+			h.lists(h.sends("b"), "1") // of what nobody asked for
 			h.create(h.send(), "1", "a")
 			sent := h.send()
 			h.lists(sent, "1")
@@ -277,7 +277,6 @@ func TestWitnessOfAges(t *testing.T) {
 			if h.older != c.older || h.reads.all != 1 {
 				t.Errorf("%s: %v older", c.name, h.older)
 			}
-			now = time.Now()
 		}
 	})
 }

@@ -297,12 +297,12 @@ func TestLargeRefused(t *testing.T) {
 		putLarge(t, st, "one", "x")
 		reads(t, st, "one", "x")
 		for key, want := range map[string]string{"one": "x", "there": "x"} {
-			r, n, err := st.GetLarge(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
+			r, n, failed := st.GetLarge(t.Context(), key)
+			if failed != nil {
+				t.Fatal(failed)
 			}
-			if text, err := io.ReadAll(r); err != nil || string(text) != want || n != 1 || r.Close() != nil {
-				t.Errorf("%s: %q, %d, %v", key, text, n, err)
+			if text, failed := io.ReadAll(r); failed != nil || string(text) != want || n != 1 || r.Close() != nil {
+				t.Errorf("%s: %q, %d, %v", key, text, n, failed)
 			}
 		}
 		putLarge(t, st, "full", string(large[:store.MaxBody]))

@@ -1122,7 +1122,7 @@ func TestTooFewMarkers(t *testing.T) {
 		put(t, st, "lock", "x", store.IfAbsent())
 		more := []*place{newPlace("mem://a"), newPlace("mem://b"), newPlace("mem://c")}
 		for i, by := range more {
-			if err := open(t, places, more...).Replace(t.Context(), places[i].name, by); err != nil {
+			if err = open(t, places, more...).Replace(t.Context(), places[i].name, by); err != nil {
 				t.Fatal(err)
 			}
 		}

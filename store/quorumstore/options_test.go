@@ -382,9 +382,9 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("put: %+v, %v", o, err)
 		}
 		for _, unless := range []store.Version{"", "v"} {
-			got, err := st.Get(t.Context(), "a", unless)
-			if err != nil || !reflect.DeepEqual(got, &store.Object{Key: "a", Body: []byte("1"), Version: o.Version}) {
-				t.Errorf("get: %+v, %v", got, err)
+			got, failed := st.Get(t.Context(), "a", unless)
+			if failed != nil || !reflect.DeepEqual(got, &store.Object{Key: "a", Body: []byte("1"), Version: o.Version}) {
+				t.Errorf("get: %+v, %v", got, failed)
 			}
 		}
 		_, err = st.Get(t.Context(), "a", o.Version)
