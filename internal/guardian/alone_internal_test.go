@@ -240,7 +240,7 @@ func TestWatcherCannotStart(t *testing.T) {
 	l.exits()
 }
 
-// A complaint to a closed stderr used to end the guardian.
+// A complaint to a closed stderr ends no guardian, and one to a full pipe does not keep it.
 func TestClosedStderr(t *testing.T) {
 	t.Parallel()
 	const complainer = "GUARDIAN_TEST_COMPLAINS"
@@ -259,6 +259,22 @@ func TestClosedStderr(t *testing.T) {
 	cmd.Env, cmd.Stderr = append(os.Environ(), complainer+"=1"), stderr
 	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 3 {
 		t.Errorf("it ended with %v", err)
+	}
+
+	unread, full, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unread.Close()
+	defer full.Close()
+	_ = full.SetWriteDeadline(time.Now().Add(time.Second)) // a pipe has one
+	if _, err := full.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a pipe took a megabyte: %v", err)
+	}
+	cmd = exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestClosedStderr$") //nolint:gosec // this test
+	cmd.Env, cmd.Stderr = append(os.Environ(), complainer+"=1"), full
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("with a full pipe it ended with %v", err)
 	}
 }
 

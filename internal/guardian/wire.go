@@ -222,16 +222,19 @@ func await(nap time.Duration, fds ...int) {
 	_, _ = unix.Poll(polled, ms)
 }
 
-// complain writes a message to stderr for people. It does not wait for a stuck reader, because
-// the work is more important.
+// complain writes a message to stderr for people. It waits at most 100 ms for a stuck reader, because
+// the work is more important. A pipe with room for any byte here has room for the message: PIPE_BUF
+// bytes.
 func complain(format string, args ...any) {
-	said := make(chan struct{})
-	go func() {
-		defer close(said)
-		fmt.Fprintf(os.Stderr, "leasehold: "+format+"\n", args...)
-	}()
-	select {
-	case <-said:
-	case <-time.After(100 * time.Millisecond):
+	stderr := []unix.PollFd{{Fd: int32(syscall.Stderr), Events: unix.POLLOUT}}
+	for until := time.Now().Add(100 * time.Millisecond); ; {
+		n, err := unix.Poll(stderr, milliseconds(max(time.Until(until), 0)))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n > 0 {
+			fmt.Fprintf(os.Stderr, "leasehold: "+format+"\n", args...)
+		}
+		return
 	}
 }
