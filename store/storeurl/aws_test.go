@@ -99,9 +99,12 @@ func TestServiceForAWSCredentialsFails(t *testing.T) {
 		{"EC2 without a role", onEC2, 404, store.ErrDenied, "no role is attached"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
 			end := make(chan struct{})
 			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if tt.status < 0 {
+					giveUp()
 					<-end
 					return
 				}
@@ -117,12 +120,6 @@ func TestServiceForAWSCredentialsFails(t *testing.T) {
 			t.Setenv(tt.variable, url)
 			if tt.variable == onEC2 {
 				t.Setenv("AWS_EC2_METADATA_DISABLED", "")
-			}
-			ctx := t.Context()
-			if tt.status < 0 {
-				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-				defer cancel()
-				ctx = short
 			}
 			b := newBucket(t)
 			_, err := openBucket(t, b).Get(ctx, "k", "")
