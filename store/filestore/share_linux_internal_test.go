@@ -400,7 +400,7 @@ func TestLockFileThatIsDenied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Delete(ctx, "shut/k"); !errors.Is(err, store.ErrDenied) {
 		t.Errorf("a deletion where no lock can be taken: %v", err)
