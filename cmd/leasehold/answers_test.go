@@ -205,8 +205,9 @@ var (
 		{regexp.MustCompile(`("(?:age|rest)_ms": ?)[0-9]+`), "${1}AGE"},
 		{regexp.MustCompile(`("(?:version|write_id)": ?)"[^"]+"`), `${1}"RANDOM"`},
 		{regexp.MustCompile(`\b(?:48|72)h[0-9]+m[0-9]+s\b|~[0-9hms]+`), "AGE"},
-		{regexp.MustCompile(`(\.[0-9]{6})[0-9]{4,}`), "$1"}, // processors differ in the rest
-		{regexp.MustCompile(`([^ \n]) {2,}`), "$1  "},       // columns are as wide as names of directories
+		{regexp.MustCompile(`(\.[0-9]{6})[0-9]{4,}`), "$1"},                                           // processors differ in the rest
+		{regexp.MustCompile(`leasehold: \S+ has not answered for 5s: waiting for \S+ at most\n`), ""}, // the machine is busy
+		{regexp.MustCompile(`([^ \n]) {2,}`), "$1  "},                                                 // columns are as wide as names of directories
 	}
 )
 

@@ -257,7 +257,7 @@ func TestClosedStderr(t *testing.T) {
 	defer stderr.Close()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestClosedStderr$") //nolint:gosec // this test
 	cmd.Env, cmd.Stderr = append(os.Environ(), complainer+"=1"), stderr
-	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 3 {
+	if err = cmd.Run(); cmd.ProcessState.ExitCode() != 3 {
 		t.Errorf("it ended with %v", err)
 	}
 
@@ -268,7 +268,7 @@ func TestClosedStderr(t *testing.T) {
 	defer unread.Close()
 	defer full.Close()
 	_ = full.SetWriteDeadline(time.Now().Add(time.Second)) // a pipe has one
-	if _, err := full.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err = full.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("a pipe took a megabyte: %v", err)
 	}
 	cmd = exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestClosedStderr$") //nolint:gosec // this test
