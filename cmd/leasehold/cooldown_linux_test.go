@@ -40,10 +40,7 @@ func TestRestWithoutStoreClock(t *testing.T) {
 	}))
 	defer server.Close()
 	home := t.TempDir()
-	env := []string{
-		"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=s", "AWS_EC2_METADATA_DISABLED=true", "AWS_REGION=us-east-1",
-		"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
-	}
+	env := awsEnv()
 	waits := func(state, wait string) (int, string) {
 		t.Helper()
 		return outcome(t, append(env, "XDG_STATE_HOME="+state), "run", "-q", "--wait", wait, "--hold-at-least", "1h",

@@ -21,10 +21,14 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store/filestore"
 )
 
 const withoutLeases = "a marker has no token to prove a lease by"
+
+// awsEnv is the environment of a command whose server takes any credentials.
+func awsEnv() []string { return (&servers.Server{AccessKey: "a", SecretKey: "s"}).Env() }
 
 // outcome runs leasehold, and returns its exit code and what it wrote to stderr.
 func outcome(t *testing.T, env []string, args ...string) (int, string) {
@@ -284,10 +288,7 @@ func renewKilled(t *testing.T, s stage) {
 		<-r.Context().Done() // no answer comes
 	}))
 	defer server.Close()
-	env := []string{
-		"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=s", "AWS_EC2_METADATA_DISABLED=true", "AWS_REGION=us-east-1",
-		"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
-	}
+	env := awsEnv()
 	file := filepath.Join(t.TempDir(), "lease.json")
 	lock := "s3://bucket/l?endpoint=" + server.URL
 	if code, talk := outcome(t, env, "acquire", "--ttl", "10m", "--file", file, lock); code != 0 {

@@ -33,10 +33,7 @@ func withWrites(t *testing.T, put func(w http.ResponseWriter, r *http.Request, s
 		s3.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	return "s3://bucket/l?endpoint=" + server.URL, []string{
-		"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=s", "AWS_EC2_METADATA_DISABLED=true", "AWS_REGION=us-east-1",
-		"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
-	}
+	return "s3://bucket/l?endpoint=" + server.URL, awsEnv()
 }
 
 // TestLeaseFileGone: if the file of a lease cannot be written any more once the store has taken a renewal, that is a failure,

@@ -223,8 +223,8 @@ func await(nap time.Duration, fds ...int) {
 }
 
 // complain writes a message to stderr for people. It waits at most 100 ms for a stuck reader, because
-// the work is more important. A pipe with room for any byte here has room for the message: PIPE_BUF
-// bytes.
+// the work is more important. A pipe that poll calls writable takes PIPE_BUF bytes without blocking,
+// which is more than a message has.
 func complain(format string, args ...any) {
 	stderr := []unix.PollFd{{Fd: int32(syscall.Stderr), Events: unix.POLLOUT}}
 	for until := time.Now().Add(100 * time.Millisecond); ; {

@@ -19,10 +19,10 @@ import (
 
 // TestScenarios plays the files of testdata.
 //
-// A table is written as "size 3 token 5 a.1=5 b.1*2": a.1 holds a seat with the token 5, and b.1
-// waits for two. The session of a.1 is a unless @NAME says so, it began when the clock read ~READING,
-// its holder is h unless /NAME says so, and it hears at no address but ^NAME; +NAME is a field that nobody knows. How long seats are held
-// follows the token, if it is known, as in "turn 5s".
+// A table is written as "size 3 token 5 a.1=5 b.1*2": a.1 holds a slot with token 5, and b.1 waits for
+// two. The session of a.1 is a, unless @NAME follows; its holder is h, unless /NAME follows. ~READING is
+// the clock reading at which it began, ^NAME its address, and +NAME an unknown field. The average length
+// of a turn follows the token, if it is known, as in "turn 5s".
 func TestScenarios(t *testing.T) {
 	scenario.Play(t, func(t *testing.T, text string) string {
 		s := &script{T: t, cfg: queue.Config{Incarnation: "me", Size: 1, TTL: 15 * time.Second}}

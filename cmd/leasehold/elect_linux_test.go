@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -41,8 +40,7 @@ func TestElectOutlastsASlowStore(t *testing.T) {
 	}))
 	defer server.Close()
 	cmd := clitest.Command(t, "", "elect", "--ttl", "3s", "s3://bucket/l?endpoint="+server.URL, "--", "true")
-	cmd.Env = append(cmd.Env, "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=s", "AWS_EC2_METADATA_DISABLED=true",
-		"AWS_REGION=us-east-1", "AWS_CONFIG_FILE="+os.DevNull, "AWS_SHARED_CREDENTIALS_FILE="+os.DevNull)
+	cmd.Env = append(cmd.Env, awsEnv()...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
