@@ -11,7 +11,6 @@ import (
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -219,7 +218,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 		default:
 			e.lock.d.opts.Logger.Warn("campaign failed, will try again", "lock", e.lock.d.at.String(), "error", err)
 			failures++
-			pause = retry.Pause(failures, e.opts.Retries)
+			pause = protocol.Pause(failures, e.opts.Retries)
 		}
 		select {
 		// Candidates that failed at the same moment must not all retry at the same moment.

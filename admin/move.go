@@ -11,7 +11,6 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -73,7 +72,7 @@ func Move(ctx context.Context, from, to *leasehold.Lock, opts *MoveOptions) (lea
 			continue
 		}
 		m.old.known, m.new.known = false, false
-		if failures++; m.final(err) || failures == maxMoveFailures || sleep(ctx, retry.Pause(failures, nil)) != nil {
+		if failures++; m.final(err) || failures == maxMoveFailures || sleep(ctx, protocol.Pause(failures, nil)) != nil {
 			return leasehold.Info{}, m.left(err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/internal/protocol"
 )
 
 // S3ElectorOptions are the options of [NewS3Elector].
@@ -139,7 +139,7 @@ func (e *S3Elector) run(c *campaign) {
 		config := e.GetConfig()
 		e.logger.Error("cannot campaign, will try again", "lockfilePath", config.LockfilePath, "error", err)
 		select {
-		case <-time.After(max(config.FrequentInterval, retry.Pause(failures, nil))):
+		case <-time.After(max(config.FrequentInterval, protocol.Pause(failures, nil))):
 		case <-c.ctx.Done():
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/semaphore"
 )
 
@@ -136,7 +136,7 @@ func (s *Server) again() (*generation, error) {
 			said = time.Now()
 			s.log.Warn("no session can be begun: it is tried again", "error", text)
 		}
-		pause := time.NewTimer(retry.Pause(n, nil))
+		pause := time.NewTimer(protocol.Pause(n, nil))
 		select {
 		case <-pause.C:
 		case <-s.ctx.Done():

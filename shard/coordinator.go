@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -61,7 +61,7 @@ func (t *term) coordinate(ctx context.Context, lease *leasehold.Lease, told func
 		if failures++; err == nil {
 			failures = 0
 		} else {
-			pause = min(pause, retry.Pause(failures, nil))
+			pause = min(pause, protocol.Pause(failures, nil))
 		}
 		select {
 		case <-time.After(pause):

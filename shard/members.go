@@ -12,7 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
-	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -169,7 +169,7 @@ func (r *members) watch(ctx context.Context, m *member) {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		lease, failed := lock.Acquire(ctx)
 		if failed != nil {
-			sleep(ctx, retry.Pause(failures, nil))
+			sleep(ctx, protocol.Pause(failures, nil))
 			continue
 		}
 		r.mu.Lock()

@@ -32,7 +32,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -217,7 +217,7 @@ func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard
 			return err
 		}
 		w.note(&w.trouble.session, "the worker begins anew", err)
-		if !sleep(ctx, retry.Pause(failures, nil)) {
+		if !sleep(ctx, protocol.Pause(failures, nil)) {
 			return ctx.Err()
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -205,7 +204,7 @@ func (r *reaper) failed(err error) {
 		each(r.runtime(), all, func(m member, _ bool) { m.Tell(protocol.Cancel{Err: err}) })
 	}
 	r.failures++
-	r.runtime().After(retry.Pause(r.failures, nil), r.begin)
+	r.runtime().After(protocol.Pause(r.failures, nil), r.begin)
 }
 
 // Final reports whether retrying is pointless until somebody changes something, or until there is another

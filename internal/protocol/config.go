@@ -58,8 +58,7 @@ type Config struct {
 	// Peers makes a follower ask the leader itself, if its record has an address. It asks the store
 	// only if the leader does not answer.
 	Peers bool
-	// Retries are the backoffs after consecutive failures, within the bounds of package retry. Nil:
-	// its default.
+	// Retries are the backoffs after consecutive failures: see [Pause].
 	Retries []time.Duration
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // read sends a read, or after a failed one, waits for the backoff first.
@@ -150,7 +149,7 @@ func (c *Candidate) foreign(err error, now Now, out *Actions) {
 		c.fail(err, now, out)
 	case c.acq.watching:
 		out.Add(Unreadable{err})
-		c.due = now.Clock + min(Renewal(c.cfg.TTL), retry.Max)
+		c.due = now.Clock + min(Renewal(c.cfg.TTL), MaxPause)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // A PeerStatus is a leader's answer about itself to a follower. It may make a follower read the
@@ -137,7 +136,7 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *Actions) {
 func (c *Candidate) unheard(now Now) {
 	t, r := &c.peer, c.obs.record
 	t.fails++
-	t.due = now.Clock + min(retry.Pause(t.fails, c.cfg.Retries), max(r.TTL/6, retry.Min))
+	t.due = now.Clock + min(Pause(t.fails, c.cfg.Retries), max(r.TTL/6, MinPause))
 	if t.fails >= peerTries {
 		c.distrust(c.rng.Jitter(c.cfg.frequent(r.TTL)), now)
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // release is what a candidate knows about the last or current release of a lease. A release
@@ -93,7 +92,7 @@ func (c *Candidate) undo(now Now) {
 	// The TTL for settling it started when the caller gave up, and may be over. The store is
 	// answering again, so a few more tries are worth it. They come as often as a holder's, so
 	// they end after a TTL.
-	until := max(c.until, now.Clock+min(retry.Max, c.cfg.TTL))
+	until := max(c.until, now.Clock+min(MaxPause, c.cfg.TTL))
 	c.beginRelease(true, now)
 	c.release.until = until
 }

@@ -3,8 +3,6 @@ package protocol
 import (
 	"fmt"
 	"time"
-
-	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // Trouble counts a failing store's failures for a machine. A try is a write and the reads after
@@ -106,9 +104,9 @@ func (c *Candidate) resting(now Now) bool {
 // renewal interval. Their pauses vary, so candidates do not all come back at once after a
 // common failure.
 func (c *Candidate) retryDelay(n int) time.Duration {
-	pause := retry.Pause(n, c.cfg.Retries)
+	pause := Pause(n, c.cfg.Retries)
 	if c.phase != clear {
-		return min(pause, max(c.cfg.TTL/6, retry.Min))
+		return min(pause, max(c.cfg.TTL/6, MinPause))
 	}
 	pause = min(pause, max(Renewal(c.cfg.TTL), time.Second))
 	return pause + c.rng.Jitter(pause/4)

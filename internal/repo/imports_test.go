@@ -36,25 +36,24 @@ var rules = []rule{
 		// Same input, same output: nothing that blocks or tells the time. The
 		// linter denies the functions of package time that do.
 		pkg: "internal/protocol",
-		may: []string{"std", "internal/record", "internal/retry"},
+		may: []string{"std", "internal/record"},
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
 	{
 		pkg: "internal/protocol/queue", // the same for semaphores
-		may: []string{"std", "internal/protocol", "internal/record", "internal/retry"},
+		may: []string{"std", "internal/protocol", "internal/record"},
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
 	{pkg: "internal/protocol/session", may: []string{"std", "internal/record"}, not: []string{"context", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
 	{pkg: "internal/protocol/scenario", may: []string{"std"}}, // plays the scenarios of both
 	{pkg: "internal/register", may: []string{"std"}, not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."}},
 	{pkg: "internal/record", may: []string{"std"}, not: []string{"context", "crypto/rand", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
-	{pkg: "internal/retry", may: []string{"std"}, not: []string{"context", "math/rand/...", "os/...", "sync/..."}},
 	{pkg: "internal/lockorder", may: []string{"std"}},
 	{pkg: "internal/clock", may: []string{"std", "golang.org/x/sys/..."}},
 	{
 		// A program that only holds locks does not link it: the root does not import it.
 		pkg: "admin",
-		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record", "internal/retry"},
+		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
 	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record"}},
@@ -65,7 +64,7 @@ var rules = []rule{
 		// The clock, the goroutines and the random numbers are those of Process; what
 		// drives the candidates has no other (see the linter's rules).
 		pkg: "internal/engine",
-		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record", "internal/retry"},
+		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/protocol/queue", "internal/record"}},
@@ -145,9 +144,9 @@ var rules = []rule{
 		},
 	},
 
-	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/record", "internal/retry"}},
+	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/record"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
-	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/retry"}},
+	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/protocol"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
 	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
@@ -155,17 +154,17 @@ var rules = []rule{
 	{pkg: "metrics", may: []string{"std", ".", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "serve/terraform", may: []string{"std", ".", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/openfiles"}},
-	{pkg: "shard", may: []string{"std", ".", "admin", "store", "internal/retry"}},
+	{pkg: "shard", may: []string{"std", ".", "admin", "store", "internal/protocol"}},
 	{
 		// A handler: who may ask it is decided by internal/localhttp, in the command.
 		pkg: "serve",
 		may: []string{
 			"std", ".", "admin", "metrics", "semaphore", "store", "internal/clock", "internal/cost", "internal/lockjson",
-			"internal/promtext", "internal/retry", "internal/watchview",
+			"internal/promtext", "internal/protocol", "internal/watchview",
 		},
 		not: []string{"testing/..."},
 	},
-	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/retry"}},
+	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/protocol"}},
 
 	// Users copy the examples, so these import nothing that users cannot.
 	{pkg: "examples/...", may: []string{"std", ".", "admin", "fence/...", "peer", "s3lect", "shard", "store/..."}},
@@ -182,7 +181,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record", "internal/retry", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {

@@ -11,7 +11,7 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -58,7 +58,7 @@ func Pauses(ctx context.Context) iter.Seq[func() bool] {
 		failures, begin := 0, time.Now()
 		pause := func() bool {
 			failures++
-			d := min(retry.Pause(failures, []time.Duration{retry.Min}), longestPause)
+			d := min(protocol.Pause(failures, []time.Duration{protocol.MinPause}), longestPause)
 			timer := time.NewTimer(d + mathrand.N(d))
 			defer timer.Stop()
 			select {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence/internal/request"
-	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -51,7 +51,7 @@ func triedFor(t *testing.T) time.Duration {
 			t.Fatal("it did not wait")
 		}
 		last = time.Since(before)
-		if tries == 1 && last >= 2*retry.Min {
+		if tries == 1 && last >= 2*protocol.MinPause {
 			t.Errorf("the first pause takes %v already", last)
 		}
 		if last <= 0 || last > 2*time.Second {

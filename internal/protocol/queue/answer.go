@@ -8,7 +8,6 @@ import (
 
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // readDone takes in the answer to a read.
@@ -243,8 +242,8 @@ func (t *Machine) contention(trip time.Duration) time.Duration {
 func (t *Machine) pause(n int) time.Duration {
 	most := max(protocol.Renewal(t.cfg.TTL), time.Second)
 	if t.any(leaving) {
-		most = max(t.cfg.TTL/6, retry.Min)
+		most = max(t.cfg.TTL/6, protocol.MinPause)
 	}
-	pause := min(retry.Pause(n, nil), most)
+	pause := min(protocol.Pause(n, nil), most)
 	return pause + t.rng.Jitter(pause/4)
 }

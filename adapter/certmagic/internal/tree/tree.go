@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -245,7 +245,7 @@ func again(ctx context.Context, f func(ctx context.Context) error) (err error) {
 		if err == nil || ctx.Err() == nil && (final(err) || time.Since(begin) >= patience) {
 			return err
 		}
-		timer := time.NewTimer(retry.Pause(n, []time.Duration{retry.Min}))
+		timer := time.NewTimer(protocol.Pause(n, []time.Duration{protocol.MinPause}))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

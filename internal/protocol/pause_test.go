@@ -1,10 +1,10 @@
-package retry_test
+package protocol_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/internal/protocol"
 )
 
 // TestPause: every pause is at least a doubling from 50 ms and at most 4 s, whatever is configured.
@@ -21,17 +21,17 @@ func TestPause(t *testing.T) {
 		{[]time.Duration{time.Hour}, []time.Duration{4 * time.Second, 4 * time.Second}},
 	} {
 		for i, want := range c.want {
-			if got := retry.Pause(i+1, c.retries); got != want {
+			if got := protocol.Pause(i+1, c.retries); got != want {
 				t.Errorf("after failure %d, of %v: %v, want %v", i+1, c.retries, got, want)
 			}
 		}
 		for n := range 1000 {
-			if got := retry.Pause(n+1, c.retries); got < retry.Min || got > retry.Max {
+			if got := protocol.Pause(n+1, c.retries); got < protocol.MinPause || got > protocol.MaxPause {
 				t.Fatalf("after failure %d, of %v: %v", n+1, c.retries, got)
 			}
 		}
 	}
-	if got := retry.Pause(0, nil); got != 0 {
+	if got := protocol.Pause(0, nil); got != 0 {
 		t.Errorf("after no failure: %v", got)
 	}
 }
