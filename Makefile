@@ -93,7 +93,7 @@ fuzz: # each target for a minute, two at a time
 ORDERED := . ./peer ./semaphore
 
 lockorder: # the tests, with mutexes that panic when they are locked out of order
-	go test -tags lockorder -count 1 -timeout 30m ./internal/lockorder $(ORDERED)
+	go test -tags lockorder -count 1 -timeout 30m ./internal/engine $(ORDERED)
 	@echo "figures: $$(go test -tags lockorder -list . $(ORDERED) | grep -c '^Test') tests, no mutex locked out of order"
 
 LAYOUTS := epochs epochs+if-match marker marker+if-match

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/lock"
-	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 )
@@ -73,7 +73,7 @@ type Election struct {
 	lock *Lock
 	opts ElectionOptions
 
-	mu        lockorder.Mutex
+	mu        engine.Mutex
 	lease     *Lease
 	term      *term // of Run, while it leads
 	successor string
@@ -84,7 +84,7 @@ type Election struct {
 	news      chan struct{} // closed at the next change
 	waiters   waiters
 
-	watching lockorder.Mutex
+	watching engine.Mutex
 	watchers int // calls that need the candidate to poll
 }
 
@@ -101,8 +101,8 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 		return nil, fmt.Errorf("election %q: %w", key, err)
 	}
 	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
-	e.mu.Rank(lockorder.Election)
-	e.watching.Rank(lockorder.Watching)
+	e.mu.Rank(engine.RankElection)
+	e.watching.Rank(engine.RankWatching)
 	o.kind = KindElection
 	lock, err := newLock(st, key, &o.LockOptions, func(cfg *protocol.Config) {
 		cfg.Follow = true

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/lock"
-	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -33,7 +33,7 @@ type Locks struct {
 	over  context.Context // ends with Close
 	close context.CancelFunc
 
-	mu     lockorder.Mutex
+	mu     engine.Mutex
 	keys   map[string]*keyed
 	most   int           // largest size of the map since it was made
 	calls  int           // calls in progress
@@ -57,7 +57,7 @@ func NewLocks(st store.Store, opts *LockOptions) (*Locks, error) {
 	}
 	l := &Locks{st: st, opts: *trial.d.opts, keys: map[string]*keyed{}, quiet: make(chan struct{})}
 	l.over, l.close = context.WithCancel(context.Background())
-	l.mu.Rank(lockorder.Keys)
+	l.mu.Rank(engine.RankKeys)
 	l.ticker = time.AfterFunc(time.Hour, l.sweep)
 	l.ticker.Stop()
 	return l, nil

@@ -18,7 +18,7 @@ import (
 	"unsafe"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/lockorder"
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -106,7 +106,7 @@ func TestLocksForget(t *testing.T) {
 		}
 		left := heapNow() - before
 		each, documented := (touched-left)/n, documentedKey(t)
-		each -= 3 * int(unsafe.Sizeof(lockorder.Mutex{})-unsafe.Sizeof(sync.Mutex{})) // where its mutexes are checked
+		each -= 3 * int(unsafe.Sizeof(engine.Mutex{})-unsafe.Sizeof(sync.Mutex{})) // where its mutexes are checked
 		t.Logf("%d keys take %d bytes each, and %d bytes are left when they have been forgotten", n, each, left)
 		if each < documented*9/10 || each > documented*11/10 || more > 3 {
 			t.Errorf("%d keys take %d bytes each and %d goroutines, and docs/cost.md says %d bytes", n, each, more, documented)

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/lockorder"
+	"github.com/leasehold/leasehold/internal/engine"
 )
 
 // Observe yields changes of leadership as this candidate sees them, beginning with the current
@@ -110,7 +110,7 @@ func (e *Election) announce() {
 // An observer keeps the changes that its consumer has not taken yet. add never blocks, because
 // the driver calls it while its engine is locked.
 type observer struct {
-	mu      lockorder.Mutex
+	mu      engine.Mutex
 	pending []Change
 	more    chan struct{}
 }

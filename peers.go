@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
@@ -123,7 +123,7 @@ func (e *Election) giveWay(ctx context.Context, q Question, late <-chan time.Tim
 
 // waiters are the followers that wait for an answer from this candidate.
 type waiters struct {
-	mu   lockorder.Mutex
+	mu   engine.Mutex
 	open map[*Question]time.Time // since when each has wanted to lead
 }
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
-	"github.com/leasehold/leasehold/internal/lockorder"
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -1240,7 +1240,7 @@ func TestMemoryOfALease(t *testing.T) {
 
 func testMemory(t *testing.T, st *devNull, most int64) {
 	t.Helper()
-	most += 2 * int64(unsafe.Sizeof(lockorder.Mutex{})-unsafe.Sizeof(sync.Mutex{})) // where its mutexes are checked
+	most += 2 * int64(unsafe.Sizeof(engine.Mutex{})-unsafe.Sizeof(sync.Mutex{})) // where its mutexes are checked
 	const n = 3000
 	s, err := leasehold.NewSession(t.Context(), st, nil)
 	if err != nil {

@@ -10,6 +10,6 @@
 // # Locking
 //
 // An engine's mutex is held for a step, and never for a request. The [Owner] is called while it is held, so
-// a call that may enter another lock's engine, or that takes time, goes through [Runtime].Apart. Package
-// lockorder has the order of all mutexes, and checks it in tests.
+// a call that may enter another lock's engine, or that takes time, goes through [Runtime].Apart. [Rank]
+// is the order of all mutexes. Tests built with the tag lockorder check it.
 package engine

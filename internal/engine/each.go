@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/store"
@@ -56,7 +55,7 @@ type crowd struct {
 	rt Runtime
 	do func(e member, late bool, done func(outcome))
 
-	mu     lockorder.Mutex
+	mu     Mutex
 	parts  []*part
 	window *protocol.Window
 }

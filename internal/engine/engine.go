@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
@@ -15,7 +14,7 @@ import (
 // the event. So an idle engine costs nothing. The candidate has at most one request under way, so
 // writes of one lease never overtake each other.
 type Engine struct {
-	mu    lockorder.Mutex // package lockorder says what may be locked under it
+	mu    Mutex
 	owner Owner
 
 	// A lease under a session needs nothing until it is released. Meanwhile its engine rests, and
@@ -50,9 +49,9 @@ type active struct {
 // engines of the locks under the session enter it while they are locked.
 func (e *Engine) Init(owner Owner, cfg protocol.Config) {
 	e.owner = owner
-	e.mu.Rank(lockorder.Engine)
+	e.mu.Rank(RankEngine)
 	if cfg.Fresh || cfg.Reaper {
-		e.mu.Rank(lockorder.Heartbeat)
+		e.mu.Rank(RankHeartbeat)
 	}
 	e.start(protocol.New(cfg), cfg)
 }

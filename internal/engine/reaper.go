@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
@@ -20,7 +19,7 @@ import (
 // thousand locks that wait for one session cost what one waiter costs. In Chubby and ZooKeeper, a server
 // that notifies its clients has the same effect.
 type reapers struct {
-	mu lockorder.Mutex
+	mu Mutex
 	of map[protocol.Await]*reaper
 }
 

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
@@ -34,7 +33,7 @@ type Session struct {
 	deadline  atomic.Int64 // of the heartbeat's lease, a clock reading; 0: none
 	ended     atomic.Bool  // nothing under the session is valid any more
 
-	mu    lockorder.Mutex
+	mu    Mutex
 	under session.Membership[member]
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
@@ -14,7 +13,7 @@ import (
 // A Table gives a [queue.Machine] its clock, its alarm and its requests, as an [Engine] does for a
 // candidate. It serves all callers in this process of one semaphore.
 type Table struct {
-	mu    lockorder.Mutex // has the rank of an Engine's
+	mu    Mutex // has the rank of an Engine's
 	owner Host
 	at    layout.Table
 	table *queue.Machine
@@ -31,7 +30,7 @@ type Table struct {
 func (t *Table) Init(owner Host, cfg queue.Config) {
 	p := owner.Place()
 	t.owner, t.at, t.table = owner, layout.Table{Store: p.Store, Key: p.Key}, queue.New(cfg)
-	t.mu.Rank(lockorder.Engine)
+	t.mu.Rank(RankEngine)
 }
 
 // Locked calls f while the engine is locked.

@@ -3,7 +3,7 @@ package lock
 import (
 	"time"
 
-	"github.com/leasehold/leasehold/internal/lockorder"
+	"github.com/leasehold/leasehold/internal/engine"
 )
 
 // Callbacks calls the user's functions one after the other, in the order in which they were
@@ -18,7 +18,7 @@ type Callbacks struct {
 	Hangs    func(name string) // reports it
 	Most     int               // how many calls are kept that have not begun; 0 means no limit
 
-	mu      lockorder.Mutex
+	mu      engine.Mutex
 	pending []callback
 	running bool
 }

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/leasehold/leasehold/internal/lockorder"
+	"github.com/leasehold/leasehold/internal/engine"
 )
 
 // Turns admits one goroutine at a time, in order of arrival. Leave passes the turn directly to the
 // goroutine that has waited longest. With a sync.Mutex, a goroutine that releases a lock and wants
 // it again at once would win each time, until the others count as starving.
 type Turns struct {
-	mu      lockorder.Mutex
+	mu      engine.Mutex
 	taken   bool
 	waiting []chan struct{}
 }

@@ -48,7 +48,6 @@ var rules = []rule{
 	{pkg: "internal/protocol/scenario", may: []string{"std"}}, // plays the scenarios of both
 	{pkg: "internal/register", may: []string{"std"}, not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."}},
 	{pkg: "internal/record", may: []string{"std"}, not: []string{"context", "crypto/rand", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
-	{pkg: "internal/lockorder", may: []string{"std"}},
 	{pkg: "internal/clock", may: []string{"std", "golang.org/x/sys/..."}},
 	{
 		// A program that only holds locks does not link it: the root does not import it.
@@ -57,14 +56,14 @@ var rules = []rule{
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
 	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record"}},
-	{pkg: "internal/lock", may: []string{"std", "internal/clock", "internal/engine", "internal/lockorder", "internal/protocol", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/lock", may: []string{"std", "internal/clock", "internal/engine", "internal/protocol", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
 	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/protocol/queue", "internal/record"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
 		// drives the candidates has no other (see the linter's rules).
 		pkg: "internal/engine",
-		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record"},
+		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/protocol/queue", "internal/record"}},
@@ -144,7 +143,7 @@ var rules = []rule{
 		},
 	},
 
-	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/record"}},
+	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/session", "internal/record"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
 	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/protocol"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
@@ -181,7 +180,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {

@@ -1,19 +1,19 @@
 //go:build lockorder
 
-package lockorder_test
+package engine_test
 
 import (
 	"testing"
 
-	"github.com/leasehold/leasehold/internal/lockorder"
+	"github.com/leasehold/leasehold/internal/engine"
 )
 
-// TestOrder: mutexes are locked from the largest rank to the smallest, and nothing else.
+// TestOrder: mutexes can be locked from the largest rank to the smallest, and in no other order.
 func TestOrder(t *testing.T) {
-	ranks := []lockorder.Rank{lockorder.Leaf, lockorder.Election, lockorder.Heartbeat, lockorder.Engine, lockorder.Watching, lockorder.Keys}
+	ranks := []engine.Rank{engine.RankLeaf, engine.RankElection, engine.RankHeartbeat, engine.RankEngine, engine.RankWatching, engine.RankKeys}
 	for _, first := range ranks {
 		for _, second := range ranks {
-			var a, b lockorder.Mutex
+			var a, b engine.Mutex
 			a.Rank(first)
 			b.Rank(second)
 			a.Lock()
@@ -29,7 +29,7 @@ func TestOrder(t *testing.T) {
 			b.Unlock()
 		}
 	}
-	var c lockorder.Mutex
+	var c engine.Mutex
 	if !panics(c.Unlock) {
 		t.Error("a mutex was unlocked that was not locked")
 	}

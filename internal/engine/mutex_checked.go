@@ -1,6 +1,6 @@
 //go:build lockorder
 
-package lockorder
+package engine
 
 import (
 	"bytes"
@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// A Mutex is a sync.Mutex with a rank, which panics when it is locked out of turn.
+// A Mutex is a sync.Mutex with a [Rank] that panics when it is locked out of order.
 type Mutex struct {
 	mu   sync.Mutex
 	rank Rank
-	by   string // the goroutine that has locked it; only who holds it reads it
+	by   string // the goroutine that locked it; read only while the mutex is held
 }
 
-// Rank sets the rank, before the mutex is used.
+// Rank sets the rank. Call it before the first use.
 func (m *Mutex) Rank(r Rank) { m.rank = r }
 
-// Lock locks it, if none is held that comes after it.
+// Lock locks m. It panics if the goroutine holds a mutex of the same rank or a smaller one.
 func (m *Mutex) Lock() {
 	me := goroutine()
 	held.Lock()
@@ -35,8 +35,8 @@ func (m *Mutex) Lock() {
 	held.by[me] = append(held.by[me], m.rank)
 }
 
-// Unlock unlocks it. It does not ask who does that, which takes as long as all the rest: whatever the goroutine that has
-// locked it holds, it does not hold this one any more.
+// Unlock unlocks m. Another goroutine may call it, as with sync.Mutex. Finding out which one calls would take as
+// long as everything else here.
 func (m *Mutex) Unlock() {
 	me := m.by
 	held.Lock()
@@ -58,13 +58,13 @@ func (m *Mutex) Unlock() {
 	m.mu.Unlock()
 }
 
-// held is what each goroutine holds, in the order in which it was locked.
+// held has the ranks of the mutexes that each goroutine holds, in the order in which it locked them.
 var held = struct {
 	sync.Mutex
 	by map[string][]Rank
 }{by: map[string][]Rank{}}
 
-// goroutine is the number of the one that runs, which only its stack tells.
+// goroutine returns the number of the calling goroutine, which only its stack tells.
 func goroutine() string {
 	var stack [64]byte
 	_, rest, _ := bytes.Cut(stack[:runtime.Stack(stack[:], false)], []byte("goroutine "))
