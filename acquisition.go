@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // An AcquireOption is an option of [Lock.Acquire], [Lock.TryAcquire] and [Lock.Do]. It
@@ -15,7 +15,7 @@ import (
 type AcquireOption func(*acquisition) error
 
 // acquisition collects the options of one acquisition.
-type acquisition struct{ terms protocol.Terms }
+type acquisition struct{ terms candidate.Terms }
 
 // WithHolder sets the holder's name for this lease instead of [LockOptions.Holder], for
 // example to a job's name if many jobs share one Lock.
@@ -96,9 +96,9 @@ func WithHoldAtLeast(d time.Duration) AcquireOption {
 }
 
 // terms returns what the options ask for, or which option is invalid.
-func (d *driver) terms(opts []AcquireOption) (protocol.Terms, error) {
+func (d *driver) terms(opts []AcquireOption) (candidate.Terms, error) {
 	if len(opts) == 0 {
-		return protocol.Terms{}, nil
+		return candidate.Terms{}, nil
 	}
 	var a acquisition
 	for _, option := range opts {
@@ -132,11 +132,11 @@ func (d *driver) terms(opts []AcquireOption) (protocol.Terms, error) {
 
 // leaseTerms are the terms of a lease with options, and the reading of the clock at which they end it.
 type leaseTerms struct {
-	protocol.Terms
+	candidate.Terms
 	end time.Duration
 }
 
-func termsOf(c *protocol.Candidate) *leaseTerms {
+func termsOf(c *candidate.Machine) *leaseTerms {
 	t, end := c.Terms()
 	if t.None() {
 		return nil

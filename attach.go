@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // Detach ends the lease in this process without freeing the lock. The lock stays held until the
@@ -73,19 +74,19 @@ func (d *driver) detach(l *Lease) <-chan result {
 	d.Detach(func() protocol.Event {
 		if lost := context.Cause(l.ctx); lost != nil { // lost in the meantime: nothing is left to hand over
 			waiter <- result{err: lost}
-			return protocol.Release{}
+			return candidate.Release{}
 		}
 		d.now.waiter = waiter
 		d.traceReleasing()
 		l.end(ErrDetached) // before another process can get the proof of the lease
-		return protocol.Detach{}
+		return candidate.Detach{}
 	})
 	return waiter
 }
 
 // detached processes the end of a Detach, or of a call for a lease that no process holds. It reports
 // whether a lease has ended by it and nobody in this process waits for the lock.
-func (d *driver) detached(a protocol.Detached) (unused bool) {
+func (d *driver) detached(a candidate.Detached) (unused bool) {
 	r := result{record: &a.Record, err: a.Err}
 	lease := d.lease
 	if lease == nil {
@@ -122,7 +123,7 @@ func (d *driver) detached(a protocol.Detached) (unused bool) {
 // answer within a TTL, Attach returns the last reason. If ctx ends first, the error matches
 // ctx.Err().
 func (l *Lock) Attach(ctx context.Context, d Detached) (*Lease, error) {
-	r, err := l.use(ctx, d, protocol.ToHold, nil)
+	r, err := l.use(ctx, d, candidate.ToHold, nil)
 	return r.lease, err // even if ctx has ended meanwhile: nothing else proves the lease now
 }
 
@@ -135,7 +136,7 @@ func (l *Lock) Attach(ctx context.Context, d Detached) (*Lease, error) {
 // keep, the lease may be lost if the process ends. If keep fails, RenewDetached sends nothing
 // and returns its error. keep may be nil.
 func (l *Lock) RenewDetached(ctx context.Context, d Detached, keep func(Detached) error) (Detached, error) {
-	r, err := l.use(ctx, d, protocol.ToRenew, keep)
+	r, err := l.use(ctx, d, candidate.ToRenew, keep)
 	if err != nil {
 		return Detached{}, err
 	}
@@ -149,12 +150,12 @@ func (l *Lock) RenewDetached(ctx context.Context, d Detached, keep func(Detached
 // [Lock.Attach], with one exception: if the lease has expired but its record is still the
 // current one, ReleaseDetached frees the lock and returns an error that matches [ErrLost].
 func (l *Lock) ReleaseDetached(ctx context.Context, d Detached) error {
-	_, err := l.use(ctx, d, protocol.ToRelease, nil)
+	_, err := l.use(ctx, d, candidate.ToRelease, nil)
 	return err
 }
 
 // use is the common part of the calls for a detached lease.
-func (l *Lock) use(ctx context.Context, d Detached, use protocol.Use, keep func(Detached) error) (result, error) {
+func (l *Lock) use(ctx context.Context, d Detached, use candidate.Use, keep func(Detached) error) (result, error) {
 	if err := l.d.suits(&d); err != nil {
 		return result{}, err
 	}
@@ -162,15 +163,15 @@ func (l *Lock) use(ctx context.Context, d Detached, use protocol.Use, keep func(
 		return result{}, err
 	}
 	var a *acquiring
-	if use == protocol.ToHold {
+	if use == candidate.ToHold {
 		ctx, a = l.d.begins(ctx, "", true)
 	}
-	r, err := l.useTraced(ctx, d, protocol.Attach{Proof: d.proof(), Use: use}, keep, a)
+	r, err := l.useTraced(ctx, d, candidate.Attach{Proof: d.proof(), Use: use}, keep, a)
 	a.ends(err)
 	return r, err
 }
 
-func (l *Lock) useTraced(ctx context.Context, d Detached, ev protocol.Attach, keep func(Detached) error, a *acquiring) (result, error) {
+func (l *Lock) useTraced(ctx context.Context, d Detached, ev candidate.Attach, keep func(Detached) error, a *acquiring) (result, error) {
 	if !l.d.queue.TryEnter() {
 		return result{}, l.d.heldError(nil)
 	}
@@ -182,7 +183,7 @@ func (l *Lock) useTraced(ctx context.Context, d Detached, ev protocol.Attach, ke
 }
 
 // attach is for the goroutine that has the turn.
-func (d *driver) attach(ctx context.Context, of Detached, ev protocol.Attach, keep func(Detached) error, a *acquiring) (result, error) {
+func (d *driver) attach(ctx context.Context, of Detached, ev candidate.Attach, keep func(Detached) error, a *acquiring) (result, error) {
 	// An abandoned acquisition may still be in progress, and a candidate does one thing at a
 	// time.
 	select {
@@ -191,7 +192,7 @@ func (d *driver) attach(ctx context.Context, of Detached, ev protocol.Attach, ke
 		return result{}, ctx.Err()
 	}
 	pending := of
-	if ev.Use == protocol.ToRenew {
+	if ev.Use == candidate.ToRenew {
 		pending = of.with(d.nextIncarnation())
 		// A renewal may last less long than the current record (rule A7).
 		if less := time.Now().Add(protocol.Validity(d.opts.TTL)); less.Before(pending.ExpiresAt) {
@@ -237,7 +238,7 @@ func (d *driver) nextIncarnation() string {
 }
 
 // beginAttach begins to use a detached lease. The channel receives one answer.
-func (d *driver) beginAttach(ctx context.Context, ev protocol.Attach, a *acquiring) <-chan result {
+func (d *driver) beginAttach(ctx context.Context, ev candidate.Attach, a *acquiring) <-chan result {
 	waiter := make(chan result, 1)
 	d.Enter()
 	defer d.Leave()

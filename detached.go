@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -84,8 +85,8 @@ func (d *driver) detachedOf(r record.Record) Detached {
 }
 
 // proof returns the part that the protocol needs.
-func (d *Detached) proof() protocol.Proof {
-	return protocol.Proof{Token: int64(d.Token), WriteID: d.writeID, Marks: d.pending, Expires: d.ExpiresAt}
+func (d *Detached) proof() candidate.Proof {
+	return candidate.Proof{Token: int64(d.Token), WriteID: d.writeID, Marks: d.pending, Expires: d.ExpiresAt}
 }
 
 // with returns the Detached to use once a renewal by this incarnation may have landed.

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -17,7 +18,7 @@ import (
 // A driver is what a lock's engine works for: it turns the engine's reports into leases,
 // errors, callbacks and changes. All of this happens while the engine is locked.
 //
-// The driver decides nothing. The candidate in package protocol has already decided what to
+// The driver decides nothing. The machine in package candidate has already decided what to
 // write and when, which records to trust and when to retry, and the simulation tests that
 // without a driver. So a fault here may misinform the user, but it cannot create a second
 // holder. The one exception is the order in which a lease ends: its validity ends before
@@ -68,7 +69,7 @@ type present struct {
 // asked is the request for one acquisition.
 type asked struct {
 	wait  bool
-	terms protocol.Terms
+	terms candidate.Terms
 	term  *term      // begins with the lease; nil: none
 	trace *acquiring // nil: no Trace
 }
@@ -89,7 +90,7 @@ func (d *driver) Place() engine.Place {
 }
 
 // Config returns the configuration of a candidate with these options.
-func (d *driver) Config() protocol.Config { return d.opts.config("") }
+func (d *driver) Config() candidate.Config { return d.opts.config("") }
 
 // Session returns the session of the leases.
 func (d *driver) Session(string) *engine.Session { return d.opts.Session.engineOf() }
@@ -162,7 +163,7 @@ func (d *driver) asks(ctx context.Context, waiter chan result, a asked) {
 
 // release ends the lease and sends the release, which may name a successor.
 func (d *driver) release(l *Lease, successor string) {
-	d.Release(func() protocol.Release {
+	d.Release(func() candidate.Release {
 		if successor == "" {
 			successor = d.now.longestWaiting()
 		}
@@ -170,7 +171,7 @@ func (d *driver) release(l *Lease, successor string) {
 		l.end(ErrReleased)
 		// Not in an election: Resign promises that the lock is then free for others too.
 		pass := d.now.changed == nil && d.queue.Waiting()
-		return protocol.Release{Successor: d.encodable(successor), Pass: pass}
+		return candidate.Release{Successor: d.encodable(successor), Pass: pass}
 	})
 }
 
@@ -179,7 +180,7 @@ func (d *driver) release(l *Lease, successor string) {
 func (d *driver) nameSuccessor(successor string) (known time.Duration) {
 	d.Enter()
 	defer d.Leave()
-	d.Step(protocol.NameSuccessor{Successor: d.encodable(successor)})
+	d.Step(candidate.NameSuccessor{Successor: d.encodable(successor)})
 	return d.now.known
 }
 
@@ -188,7 +189,7 @@ func (d *driver) giveUp(l *Lease, why error) {
 	d.Enter()
 	defer d.Leave()
 	if d.lease == l {
-		d.Step(protocol.GiveUp{Err: why})
+		d.Step(candidate.GiveUp{Err: why})
 	}
 }
 
@@ -210,17 +211,17 @@ func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) (next pro
 		d.lease.deadline.Store(int64(d.Candidate().Deadline()))
 	}
 	switch ev := ev.(type) {
-	case protocol.ReadDone:
+	case candidate.ReadDone:
 		d.now.requests.Reads++
 		d.answered(ev.Err)
-	case protocol.WriteDone:
+	case candidate.WriteDone:
 		d.now.requests.Writes++
 		d.answered(ev.Err)
 	}
 	for _, action := range actions {
 		d.traceReport(action)
 		if d.report(action) {
-			next = protocol.Drop{}
+			next = candidate.Drop{}
 		}
 	}
 	d.noteTrouble(ev)
@@ -248,55 +249,55 @@ func closeAfter(c chan struct{}, one, other <-chan struct{}) {
 // and nobody in this process waits for the next one.
 func (d *driver) report(action protocol.Action) (unused bool) {
 	switch a := action.(type) {
-	case protocol.Granted:
+	case candidate.Granted:
 		d.lease = newLease(d.now.ctx, d, d.Candidate())
 		d.traceGranted()
 		d.lease.deadline.Store(int64(d.Candidate().Deadline()))
 		d.seenNew() // the lease and its holder become known together
 		d.answer(result{lease: d.lease})
-	case protocol.Renewed:
+	case candidate.Renewed:
 		d.renewed()
-	case protocol.MetaSet:
+	case candidate.MetaSet:
 		d.metaSet(a.Number)
-	case protocol.NoticeGiven:
+	case candidate.NoticeGiven:
 		d.now.known = a.Known
 	case protocol.Troubled:
 		d.troubled(a.Err)
-	case protocol.Refused:
+	case candidate.Refused:
 		d.refused(a)
-	case protocol.Failed:
+	case candidate.Failed:
 		d.now.seen = d.seenNow()
 		d.answer(result{err: a.Err, open: a.Open, trouble: d.Trouble()})
-	case protocol.Detached:
+	case candidate.Detached:
 		return d.detached(a)
-	case protocol.Waiting:
+	case candidate.Waiting:
 		d.waiting(a.Record)
 	case protocol.Seen:
 		d.seenNew()
-	case protocol.Expired:
+	case candidate.Expired:
 		d.emit(Change{Kind: Expired, Info: d.describe(a.Record)})
-	case protocol.Unreadable:
+	case candidate.Unreadable:
 		d.emit(Change{Kind: Unreadable, Info: d.describe(d.now.record), Err: a.Err})
-	case protocol.Vanished:
+	case candidate.Vanished:
 		d.opts.Logger.Warn("the lock's object was deleted: from now on its tokens grow only if the store's clock is right",
 			"lock", d.at.String(), "token", a.Record.Token)
-	case protocol.Lost:
+	case candidate.Lost:
 		d.lost(fmt.Errorf("%w: %w", ErrLost, a.Err))
-	case protocol.Released:
+	case candidate.Released:
 		return d.released(a.Err)
-	case protocol.Reaped:
+	case candidate.Reaped:
 		d.answer(result{})
 	case protocol.SessionOrphan:
 		d.opts.Logger.Warn("the store does not say what became of a write, so the session ends", "lock", d.at.String(), "session", a.Session)
-	case protocol.PollPeer:
+	case candidate.PollPeer:
 		d.poll(a)
-	case protocol.CancelPoll:
+	case candidate.CancelPoll:
 		d.now.pollState.stop()
 	}
 	return false
 }
 
-func (d *driver) refused(a protocol.Refused) {
+func (d *driver) refused(a candidate.Refused) {
 	held := d.describe(a.Record)
 	held.Rest = a.Rest // as the candidate knows it
 	if d.ownSession(a.Record) {

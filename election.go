@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -104,7 +105,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	e.mu.Rank(engine.RankElection)
 	e.watching.Rank(engine.RankWatching)
 	o.kind = KindElection
-	lock, err := newLock(st, key, &o.LockOptions, func(cfg *protocol.Config) {
+	lock, err := newLock(st, key, &o.LockOptions, func(cfg *candidate.Config) {
 		cfg.Follow = true
 		cfg.Frequent, cfg.Infrequent, cfg.Retries = o.Frequent, o.Infrequent, o.Retries
 		cfg.Peers = o.Peers != nil
@@ -199,7 +200,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 	failures := 0        // of campaigns, in a row
 	for {
 		t := newTerm(ctx, e.opts.Grace)
-		lease, err := e.lock.acquireFor(ctx, protocol.Terms{}, t)
+		lease, err := e.lock.acquireFor(ctx, candidate.Terms{}, t)
 		if t.lease != nil {
 			unreleased = e.serve(ctx, t, err == nil, lead)
 		}
@@ -392,7 +393,7 @@ func (e *Election) Update(c ElectionConfig) error {
 	if err := (&ElectionOptions{Frequent: c.Frequent, Infrequent: c.Infrequent}).check(); err != nil {
 		return err
 	}
-	e.lock.d.Tell(protocol.Retune{TTL: c.TTL.Truncate(time.Millisecond), Frequent: c.Frequent, Infrequent: c.Infrequent})
+	e.lock.d.Tell(candidate.Retune{TTL: c.TTL.Truncate(time.Millisecond), Frequent: c.Frequent, Infrequent: c.Infrequent})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.opts.TTL, e.opts.Infrequent = c.TTL, c.Infrequent // for the pauses of Run

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -27,7 +28,7 @@ var (
 	ErrBroken = protocol.ErrBroken
 	// ErrTimeUp, with ErrLost: the lease reached the limit set by [WithMaxHold] or
 	// [WithoutRenewal].
-	ErrTimeUp = protocol.ErrTimeUp
+	ErrTimeUp = candidate.ErrTimeUp
 	// ErrReleased: the lease was released. It is the cause of its context's end, not a failure.
 	ErrReleased = errors.New("the lease was released")
 	// ErrDetached: the lease was detached with [Lease.Detach]. It is the cause of its

@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // Package admin needs parts of a Lock that users must not rely on: its store, its layout and
@@ -20,8 +20,8 @@ func init() {
 		Look:     func(ctx context.Context, l *Lock) (layout.Snapshot, Info, error) { return l.look(ctx) },
 		Explain:  func(l *Lock, err error) error { return l.d.explain(err) },
 		Describe: describe,
-		Proof:    func(d Detached) protocol.Proof { return d.proof() },
-		Watching: func() protocol.Config {
+		Proof:    func(d Detached) candidate.Proof { return d.proof() },
+		Watching: func() candidate.Config {
 			defaults, _ := (*LockOptions)(nil).withDefaults() // the defaults are valid
 			return defaults.watching()
 		},

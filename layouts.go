@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -57,7 +57,7 @@ func (l Layout) Tokens() bool { return l != LayoutMarker && l != LayoutMarkerIfM
 
 // configure sets the layout's properties for the protocol, which knows no names. So a layout
 // with the same properties needs no rule of its own there.
-func (l Layout) configure(cfg *protocol.Config, sweep bool) {
+func (l Layout) configure(cfg *candidate.Config, sweep bool) {
 	switch l {
 	case LayoutObject:
 	case LayoutEpochs, LayoutEpochsIfMatch:

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // A Lease is the right to work under a lock until it is released or lost. It is renewed
@@ -37,7 +38,7 @@ type Lease struct {
 
 // newLease keeps the values of the acquisition's context but not its end, because a timeout for
 // the wait must not end the work.
-func newLease(ctx context.Context, d *driver, c *protocol.Candidate) *Lease {
+func newLease(ctx context.Context, d *driver, c *candidate.Machine) *Lease {
 	r := c.Lease()
 	l := &Lease{d: d, token: Token(r.Token), terms: termsOf(c)}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))

@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -33,11 +34,11 @@ type Lock struct{ d driver }
 //
 // The options are copied; nil means the defaults.
 func NewLock(st store.Store, key string, opts *LockOptions) (*Lock, error) {
-	return newLock(st, key, opts, func(*protocol.Config) {})
+	return newLock(st, key, opts, func(*candidate.Config) {})
 }
 
 // newLock is NewLock, except that tune may change the protocol's configuration.
-func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.Config)) (*Lock, error) {
+func newLock(st store.Store, key string, opts *LockOptions, tune func(*candidate.Config)) (*Lock, error) {
 	if st == nil {
 		return nil, errors.New("the store of a lock is nil")
 	}
@@ -104,7 +105,7 @@ func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, erro
 }
 
 // acquireFor is Acquire. If t is not nil, the term t begins with the lease.
-func (l *Lock) acquireFor(ctx context.Context, terms protocol.Terms, t *term) (*Lease, error) {
+func (l *Lock) acquireFor(ctx context.Context, terms candidate.Terms, t *term) (*Lease, error) {
 	ctx, trace := l.d.begins(ctx, terms.Holder, false)
 	lease, err := l.acquireInTurn(ctx, asked{wait: true, terms: terms, term: t, trace: trace})
 	trace.ends(err)
@@ -212,7 +213,7 @@ func (l *Lock) Settle(ctx context.Context) error {
 // in case it was passed on within the process.
 func (l *Lock) leave() {
 	if !l.d.queue.Leave() {
-		l.d.Tell(protocol.Drop{})
+		l.d.Tell(candidate.Drop{})
 	}
 }
 
@@ -306,7 +307,7 @@ func (l *Lock) Inspect(ctx context.Context) (Info, error) {
 	if !info.Exists { // or that is not known
 		return info, err
 	}
-	l.d.Tell(protocol.Sighted{Answer: layout.ReadDone(s, nil), Sent: sent})
+	l.d.Tell(candidate.Sighted{Answer: layout.ReadDone(s, nil), Sent: sent})
 	if info.Held && info.Session != "" {
 		info.Abandoned, err = layout.Heartbeat{Store: l.d.st, Key: info.Session}.Gone(ctx, info.Key)
 	}

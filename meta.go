@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // SetMeta replaces the metadata in this lease's record, which came from [LockOptions.Meta] or
@@ -94,7 +94,7 @@ func (d *driver) setMeta(l *Lease, meta map[string]string) *metaCall {
 	if meta = maps.Clone(meta); meta == nil {
 		meta = map[string]string{}
 	}
-	d.Step(protocol.SetMeta{Number: call.number, Meta: meta})
+	d.Step(candidate.SetMeta{Number: call.number, Meta: meta})
 	return call
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
@@ -187,8 +188,8 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 	if opts.Sweep && opts.Layout != LayoutMarker {
 		return opts, fmt.Errorf("the option Sweep is for the layout %s, and this is %s", LayoutMarker, opts.Layout)
 	}
-	if p := opts.PollInterval; p != 0 && (p < protocol.MinPollInterval || p > MaxTTL) {
-		return opts, fmt.Errorf("the option PollInterval %v is not between %v and %v", p, protocol.MinPollInterval, MaxTTL)
+	if p := opts.PollInterval; p != 0 && (p < candidate.MinPollInterval || p > MaxTTL) {
+		return opts, fmt.Errorf("the option PollInterval %v is not between %v and %v", p, candidate.MinPollInterval, MaxTTL)
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -197,8 +198,8 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 }
 
 // config returns a candidate's configuration of the protocol.
-func (o *LockOptions) config(incarnation string) protocol.Config {
-	cfg := protocol.Config{
+func (o *LockOptions) config(incarnation string) candidate.Config {
+	cfg := candidate.Config{
 		Incarnation: incarnation,
 		TTL:         o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
 		FastStart: o.FastStart, PollInterval: o.PollInterval,
@@ -211,7 +212,7 @@ func (o *LockOptions) config(incarnation string) protocol.Config {
 // these options. A session is one object, and is watched for its TTL and margin whatever the store's
 // clock says (rule D3). A candidate for a plain marker only creates and sweeps, so it could not end
 // the session.
-func (o *LockOptions) watching() protocol.Config {
+func (o *LockOptions) watching() candidate.Config {
 	w := *o
 	w.Layout, w.FastStart = LayoutObject, false
 	return w.config("")

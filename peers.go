@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -192,7 +193,7 @@ type leaderState struct {
 	changed chan struct{} // closed when the version changes; nil: nobody has asked since
 }
 
-func (d *driver) word() protocol.PeerStatus {
+func (d *driver) word() candidate.PeerStatus {
 	var limit time.Duration
 	if s := d.opts.Session; s != nil {
 		limit = s.inner.Until()
@@ -245,7 +246,7 @@ type pollState struct {
 }
 
 // poll asks the leader in the background.
-func (d *driver) poll(a protocol.PollPeer) {
+func (d *driver) poll(a candidate.PollPeer) {
 	ctx, stop := context.WithCancel(d.Context())
 	c := &d.now.pollState
 	c.stop, c.asked = stop, c.asked+1
@@ -256,7 +257,7 @@ func (d *driver) poll(a protocol.PollPeer) {
 	go d.ask(ctx, d.now.peers, a, waited)
 }
 
-func (d *driver) ask(ctx context.Context, peers Peers, a protocol.PollPeer, waited time.Duration) {
+func (d *driver) ask(ctx context.Context, peers Peers, a candidate.PollPeer, waited time.Duration) {
 	said, err := peers.Ask(ctx, a.Address, Question{
 		Lock: d.key, Holder: d.opts.Holder, Waited: waited, Known: a.Known, Wait: a.Wait,
 	})
@@ -271,7 +272,7 @@ func (d *driver) ask(ctx context.Context, peers Peers, a protocol.PollPeer, wait
 	}
 	c := &d.now.pollState
 	c.stop()
-	word := protocol.PeerStatus{
+	word := candidate.PeerStatus{
 		Leading: said.Leading, Free: said.Free, Successor: said.Successor, Holder: said.Holder, Token: int64(said.Token),
 		Incarnation: said.Incarnation, Valid: said.Remaining, Version: said.Version,
 	}
@@ -284,7 +285,7 @@ func (d *driver) ask(ctx context.Context, peers Peers, a protocol.PollPeer, wait
 	default:
 		c.heard = time.Now()
 	}
-	heard := protocol.PeerAnswer{Number: a.Number, Status: word, Err: err}
+	heard := candidate.PeerAnswer{Number: a.Number, Status: word, Err: err}
 	at, _ := d.at.(layout.Object) // a record proves itself in no other layout
 	if s, proven := at.Proven(said.Record, protocol.Version(said.Object)); proven {
 		answer := layout.ReadDone(s, nil)

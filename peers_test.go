@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -436,7 +437,7 @@ func TestPeersLieForLong(t *testing.T) {
 			p.mu.Unlock()
 			leader.net.Partition(false)
 		}
-		if longest > protocol.Trusted*2*ttl+ttl/10 || longest > 4*ttl+ttl/10 {
+		if longest > candidate.Trusted*2*ttl+ttl/10 || longest > 4*ttl+ttl/10 {
 			t.Errorf("the next leader began up to %v after the end of one", longest)
 		}
 		for _, c := range all {

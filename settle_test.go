@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// candidate is a way to the store, and what a lock in it is made with.
-func candidate(t *testing.T, inner store.Store, session bool) (st *faultstore.Store, opts *leasehold.LockOptions, end func()) {
+// setUp returns a store and the options of a lock in it, under a session or not.
+func setUp(t *testing.T, inner store.Store, session bool) (st *faultstore.Store, opts *leasehold.LockOptions, end func()) {
 	t.Helper()
 	if !session {
 		return faultstore.Wrap(inner, nil), nil, func() {}
@@ -60,7 +60,7 @@ func TestSettleBesideAnAcquisition(t *testing.T) {
 func settleBeside(t *testing.T, session, waits bool) {
 	t.Helper()
 	inner := memstore.New()
-	st, opts, end := candidate(t, inner, session)
+	st, opts, end := setUp(t, inner, session)
 	defer end()
 	holder, err := leasehold.NewLock(inner, "jobs/backup", nil)
 	if err != nil {
@@ -150,7 +150,7 @@ func TestSettleAlwaysReturns(t *testing.T) {
 func settleAfter(t *testing.T, kind faultstore.Kind, session bool, after time.Duration) {
 	t.Helper()
 	inner := newStore()
-	st, opts, end := candidate(t, inner, session)
+	st, opts, end := setUp(t, inner, session)
 	defer end()
 	st.Inject(
 		faultstore.Fault{Kind: kind, When: ofJobs, Nth: 2, Delay: 700 * time.Millisecond},

@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // traces is what a driver with a Trace keeps about its lease and the request in flight. Events
@@ -127,15 +128,15 @@ func (d *driver) traceReport(action protocol.Action) {
 		return
 	}
 	now := clock.Now()
-	if w, ok := action.(protocol.Write); ok {
+	if w, ok := action.(candidate.Write); ok {
 		switch w.Op {
-		case protocol.Claim:
+		case candidate.Claim:
 			t.over = w.Expect != "" && w.Over.Held && w.Over.Incarnation() != w.Record.Incarnation()
-		case protocol.Renew:
+		case candidate.Renew:
 			if t.renewing == 0 {
 				t.renewing, t.sent = now, 0
 			}
-		case protocol.Free:
+		case candidate.Free:
 		}
 	}
 	if t.requests.Sent(action, now) {

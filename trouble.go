@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // answered counts consecutive failed requests.
@@ -35,9 +36,9 @@ func (d *driver) noteTrouble(ev protocol.Event) {
 // succeeded reports whether ev is a successful answer of the store.
 func succeeded(ev protocol.Event) bool {
 	switch ev := ev.(type) {
-	case protocol.ReadDone:
+	case candidate.ReadDone:
 		return ev.Err == nil
-	case protocol.WriteDone:
+	case candidate.WriteDone:
 		return ev.Err == nil
 	}
 	return false

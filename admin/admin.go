@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
@@ -73,7 +73,7 @@ func Init(ctx context.Context, lock *leasehold.Lock) (info leasehold.Info, made 
 		return info, false, err
 	}
 	p := root.Parts(lock)
-	w := protocol.Write{Op: protocol.Free, Record: protocol.First(p.Config, newWriteID(), s.Date, time.Now())}
+	w := candidate.Write{Op: candidate.Free, Record: candidate.First(p.Config, newWriteID(), s.Date, time.Now())}
 	written, err := p.Layout.Write(ctx, w)
 	if err == nil {
 		return root.Describe(lock.Key(), written), true, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
@@ -132,8 +133,8 @@ func tableEntry(key string, t record.Table, v protocol.Version) Entry {
 }
 
 // broken returns the write that frees s.
-func broken(s layout.Snapshot) protocol.Write {
-	w := protocol.Write{Op: protocol.Free, Record: s.Record, Expect: s.Version}
+func broken(s layout.Snapshot) candidate.Write {
+	w := candidate.Write{Op: candidate.Free, Record: s.Record, Expect: s.Version}
 	if s.Record.Held {
 		w.Record.Ended = record.EndedByHand // a lease that was released was not broken: only its cooldown ends
 	}

@@ -11,15 +11,16 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store"
 )
 
 var (
 	// ErrOccupied means a move's destination holds another object, which was left as it was.
-	ErrOccupied = protocol.ErrOccupied
+	ErrOccupied = candidate.ErrOccupied
 	// ErrMovedElsewhere means the lock has moved already to another destination, or is being
 	// moved there.
-	ErrMovedElsewhere = protocol.ErrMovedElsewhere
+	ErrMovedElsewhere = candidate.ErrMovedElsewhere
 )
 
 // MoveOptions are the options of [Move].
@@ -61,7 +62,7 @@ func Move(ctx context.Context, from, to *leasehold.Lock, opts *MoveOptions) (lea
 	defer m.undo(ctx)
 	for failures := 0; ; {
 		step, err := m.next(ctx)
-		if err == nil && step == protocol.MoveDone {
+		if err == nil && step == candidate.MoveDone {
 			return m.arrived(ctx)
 		}
 		if err == nil {
@@ -92,8 +93,8 @@ func newEnd(lock *leasehold.Lock) end {
 	return end{Parts: p, lock: lock, name: p.Layout.String()}
 }
 
-func (e *end) place() protocol.Place {
-	return protocol.Place{Exists: e.at.Exists, Record: e.at.Record, Version: e.at.Version}
+func (e *end) place() candidate.Place {
+	return candidate.Place{Exists: e.at.Exists, Record: e.at.Record, Version: e.at.Version}
 }
 
 // look reads the lock. A sealed or closed lock is not an error here.
@@ -109,7 +110,7 @@ func (e *end) look(ctx context.Context) error {
 	return nil
 }
 
-func (e *end) write(ctx context.Context, w protocol.Write) error {
+func (e *end) write(ctx context.Context, w candidate.Write) error {
 	s, err := e.Layout.Write(ctx, w)
 	if err != nil {
 		return root.Explain(e.lock, err)
@@ -118,10 +119,10 @@ func (e *end) write(ctx context.Context, w protocol.Write) error {
 	return nil
 }
 
-// A mover carries out what protocol.Move decides.
+// A mover carries out what candidate.Move decides.
 type mover struct {
 	old, new end
-	move     protocol.Move
+	move     candidate.Move
 	acquire  func(ctx context.Context) (*leasehold.Lease, error)
 	lease    leasehold.Detached // if move.Lease is set
 	closed   bool               // the new object, as far as known
@@ -130,7 +131,7 @@ type mover struct {
 
 func newMover(from, to *leasehold.Lock, opts *MoveOptions) (*mover, error) {
 	m := &mover{old: newEnd(from), new: newEnd(to), acquire: func(ctx context.Context) (*leasehold.Lease, error) { return from.Acquire(ctx) }}
-	m.move = protocol.Move{From: m.old.name, To: m.new.name}
+	m.move = candidate.Move{From: m.old.name, To: m.new.name}
 	switch {
 	case m.old.name == m.new.name:
 		return nil, fmt.Errorf("the lock %s cannot be moved to where it is", m.old.name)
@@ -147,7 +148,7 @@ func newMover(from, to *leasehold.Lock, opts *MoveOptions) (*mover, error) {
 }
 
 // next reads what is not known and returns the next step.
-func (m *mover) next(ctx context.Context) (protocol.MoveStep, error) {
+func (m *mover) next(ctx context.Context) (candidate.MoveStep, error) {
 	if err := m.new.look(ctx); err != nil {
 		return 0, err
 	}
@@ -156,25 +157,25 @@ func (m *mover) next(ctx context.Context) (protocol.MoveStep, error) {
 	}
 	m.closed, m.sealed = m.new.at.Record.Move.From == m.move.From, m.old.at.Record.Move.To == m.move.To
 	step, err := m.move.Next(m.old.place(), m.new.place())
-	if errors.Is(err, protocol.ErrNothingToMove) {
+	if errors.Is(err, candidate.ErrNothingToMove) {
 		err = fmt.Errorf("%w: %w", err, store.ErrNotExist)
 	}
 	return step, err
 }
 
 // do takes the next step. After an error, both locations must be read again.
-func (m *mover) do(ctx context.Context, step protocol.MoveStep) error {
+func (m *mover) do(ctx context.Context, step candidate.MoveStep) error {
 	now, id := time.Now(), newWriteID()
 	switch step {
-	case protocol.MoveClose:
-		return m.new.write(ctx, protocol.Write{Op: protocol.Free, Record: m.move.Closed(m.new.Config, id, m.new.at.Date, now)})
-	case protocol.MoveTake:
+	case candidate.MoveClose:
+		return m.new.write(ctx, candidate.Write{Op: candidate.Free, Record: m.move.Closed(m.new.Config, id, m.new.at.Date, now)})
+	case candidate.MoveTake:
 		return m.take(ctx)
-	case protocol.MoveSeal:
-		return m.old.write(ctx, protocol.Write{Op: protocol.Free, Record: m.move.Sealed(m.old.place(), id, now), Expect: m.old.at.Version})
+	case candidate.MoveSeal:
+		return m.old.write(ctx, candidate.Write{Op: candidate.Free, Record: m.move.Sealed(m.old.place(), id, now), Expect: m.old.at.Version})
 	default:
 		r := m.move.Opened(m.old.place(), m.new.place(), m.new.Config, id, now)
-		return m.new.write(ctx, protocol.Write{Op: protocol.Free, Record: r, Expect: m.new.at.Version})
+		return m.new.write(ctx, candidate.Write{Op: candidate.Free, Record: r, Expect: m.new.at.Version})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
@@ -13,7 +14,7 @@ func (p Plan) follows() Requests {
 	b, every := budgets[p.Layout], p.Infrequent
 	switch {
 	case p.Mode == Peer: // the leader answers, and its word alone counts for so long
-		return b.several().Times(float64(Month) / float64(protocol.Trusted*p.TTL))
+		return b.several().Times(float64(Month) / float64(candidate.Trusted*p.TTL))
 	case p.Mode == Session:
 		return get.Times(p.renewals()) // of a heartbeat, whatever the layout
 	case p.Mode == Fair: // it watches the session of the one before it, and looks at the line now and then
@@ -75,7 +76,7 @@ func (p Plan) interval() time.Duration {
 	if p.Infrequent > 0 {
 		return p.Infrequent
 	}
-	return protocol.PollInterval(Month, p.TTL)
+	return candidate.PollInterval(Month, p.TTL)
 }
 
 // poll is the pause, on average, between the looks of one that has waited for long: evenly spread
@@ -94,11 +95,11 @@ func (p Plan) poll() time.Duration {
 // An interval of 0 is the default.
 func pauses(wait, ttl, interval time.Duration) iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
-		pause := protocol.MinPollInterval
+		pause := candidate.MinPollInterval
 		for at := pause; at <= wait && yield(pause); at += pause {
 			longest := interval
 			if interval == 0 {
-				longest = protocol.PollInterval(at, ttl)
+				longest = candidate.PollInterval(at, ttl)
 			}
 			pause = min(pause*3/2, longest)
 		}

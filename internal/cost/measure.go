@@ -63,7 +63,7 @@ type trial struct {
 	st        store.Store
 	prefix    string
 	plan      Plan
-	locks     [][]*candidate
+	locks     [][]*competitor
 	processes []*process // with the modes Session and Fair
 	stopped   chan error // why a candidate stopped before it was told to
 }
@@ -74,8 +74,8 @@ type process struct {
 	session  *leasehold.Session
 }
 
-// A candidate is one of a lock.
-type candidate struct {
+// A competitor is a candidate for a lock, or for an election.
+type competitor struct {
 	requests *counter
 	process  *process            // nil: it has no session
 	election *leasehold.Election // nil: it is one of a lock
@@ -100,13 +100,13 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 	for i := range locks {
 		key := t.key(i)
 		friends := &friends{elections: map[string]*leasehold.Election{}}
-		var all []*candidate
+		var all []*competitor
 		for n := range p.Candidates {
 			requests, err := newCounter(st)
 			if err != nil {
 				return nil, err
 			}
-			c := &candidate{requests: requests, held: make(chan struct{}), done: make(chan struct{})}
+			c := &competitor{requests: requests, held: make(chan struct{}), done: make(chan struct{})}
 			join := c.elect
 			switch p.Mode {
 			case Wait:
@@ -132,7 +132,7 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 func (t *trial) key(i int) string { return fmt.Sprintf("%s/%04d", t.prefix, i) }
 
 // elect makes it a candidate of an election.
-func (c *candidate) elect(key string, p Plan, name string, friends *friends) error {
+func (c *competitor) elect(key string, p Plan, name string, friends *friends) error {
 	opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout}, Infrequent: p.Infrequent}
 	if p.Mode == Peer {
 		opts.Address, opts.Peers = name, friends
@@ -155,7 +155,7 @@ func (c *candidate) elect(key string, p Plan, name string, friends *friends) err
 }
 
 // lock makes it a candidate of a lock.
-func (c *candidate) lock(key string, p Plan, name string, _ *friends) error {
+func (c *competitor) lock(key string, p Plan, name string, _ *friends) error {
 	opts := &leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout, PollInterval: p.Infrequent}
 	if _, err := leasehold.NewLock(c.requests, key, opts); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c *candidate) lock(key string, p Plan, name string, _ *friends) error {
 }
 
 // fair makes it a candidate of a fair lock.
-func (c *candidate) fair(key string, p Plan, name string, _ *friends) error {
+func (c *competitor) fair(key string, p Plan, name string, _ *friends) error {
 	c.holdOn(func() (wanted, error) { // its process has a session by now
 		l, err := semaphore.NewLock(c.requests, key, &semaphore.Options{TTL: p.TTL, Holder: name, Session: c.process.session})
 		return wanted{func(ctx context.Context) (lease, error) { return l.Acquire(ctx) }, l.Close}, err
@@ -193,7 +193,7 @@ type lease interface {
 }
 
 // holdOn has the candidate open its lock, when it is started, acquire it, and hold it for as long as it can.
-func (c *candidate) holdOn(open func() (wanted, error)) {
+func (c *competitor) holdOn(open func() (wanted, error)) {
 	opened := sync.OnceValues(open)
 	var now atomic.Pointer[lease]
 	first := sync.OnceFunc(func() { close(c.held) })
@@ -304,7 +304,7 @@ func (t *trial) known(ctx context.Context) error {
 }
 
 // start runs a candidate until end stops it.
-func (t *trial) start(ctx context.Context, c *candidate) {
+func (t *trial) start(ctx context.Context, c *competitor) {
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		defer close(c.done)
@@ -331,8 +331,8 @@ func (t *trial) wait(ctx context.Context, d time.Duration) error {
 }
 
 // holders are those of each lock, or nil where there is none now.
-func (t *trial) holders() []*candidate {
-	holders := make([]*candidate, len(t.locks))
+func (t *trial) holders() []*competitor {
+	holders := make([]*competitor, len(t.locks))
 	for i, all := range t.locks {
 		for _, c := range all {
 			if c.holds() {
@@ -344,7 +344,7 @@ func (t *trial) holders() []*candidate {
 }
 
 // count is what holders and others have asked so far.
-func (t *trial) count(holders []*candidate) (held, others Requests) {
+func (t *trial) count(holders []*competitor) (held, others Requests) {
 	for _, p := range t.processes { // heartbeats are writes, and watches are looks
 		all := p.requests.count()
 		held.Put += all.Put
@@ -369,7 +369,7 @@ func (t *trial) count(holders []*candidate) (held, others Requests) {
 // end stops the others first, so that nobody takes over, and deletes all that there is.
 func (t *trial) end(ctx context.Context) error {
 	for _, holding := range []bool{false, true} {
-		var stopping []*candidate
+		var stopping []*competitor
 		for _, all := range t.locks {
 			for _, c := range all {
 				if c.stop != nil && c.holds() == holding {

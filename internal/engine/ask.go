@@ -8,13 +8,14 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
 // read sends a read. The time is kept, because a heartbeat that announced a release since then may have
 // announced this lock's: see session.Watch.
-func (e *Engine) read(a protocol.Read) {
+func (e *Engine) read(a candidate.Read) {
 	p := e.owner.Place()
 	var s layout.Snapshot
 	var err error
@@ -36,7 +37,7 @@ func (e *Engine) read(a protocol.Read) {
 
 // check reads whether the holder's session goes on. One read is enough to answer a user that does not wait.
 // To find out that a silent session has ended takes a reaper, and a TTL.
-func (e *Engine) check(a protocol.Check) {
+func (e *Engine) check(a candidate.Check) {
 	p := e.owner.Place()
 	var s layout.Snapshot
 	var err error
@@ -68,7 +69,7 @@ func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 	p.Runtime.Ask(Request{
 		For: action, Context: e.owner.Context(), Timeout: timeout,
 		Do: func(ctx context.Context) {
-			a, _ := action.(protocol.Write)
+			a, _ := action.(candidate.Write)
 			wrote.s, wrote.err = p.Layout.Write(ctx, a)
 			if p.Logger.Enabled(ctx, slog.LevelDebug) { // the arguments cost more than the call
 				p.Logger.DebugContext(ctx, "write", "lock", p.Layout.String(), "op", a.Op.String(), "token", a.Record.Token, "error", wrote.err)
@@ -78,7 +79,7 @@ func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 			e.Enter()
 			defer e.Leave()
 			e.Step(layout.WriteDone(wrote.s, wrote.err))
-			a, _ := action.(protocol.Write)
+			a, _ := action.(candidate.Write)
 			epochs, ok := p.Layout.(layout.Epochs) // if the write failed, none was written
 			if ok && epochs.Due(a.Op, wrote.s.Record.Epoch) && e.active.past == nil && e.active.candidate.Valid(p.Runtime.Now().Clock) {
 				e.collect(p, epochs)

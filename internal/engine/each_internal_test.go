@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -30,7 +31,7 @@ func (k keyed) Place() Place {
 func engines(n int) (all []member) {
 	for i := range n {
 		e := new(Engine)
-		e.Init(keyed{nobody{memstore.New()}, fmt.Sprint(i)}, protocol.Config{TTL: protocol.DefaultTTL, Incarnation: "i"})
+		e.Init(keyed{nobody{memstore.New()}, fmt.Sprint(i)}, candidate.Config{TTL: protocol.DefaultTTL, Incarnation: "i"})
 		all = append(all, e)
 	}
 	return all
@@ -189,8 +190,8 @@ func TestOutcome(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c.Store = memstore.New()
 			var e Engine
-			e.Init(nobody{c.failing}, protocol.Config{TTL: protocol.DefaultTTL, Incarnation: "i"})
-			if err := e.Acquire(true, nil, protocol.Terms{}); err != nil {
+			e.Init(nobody{c.failing}, candidate.Config{TTL: protocol.DefaultTTL, Incarnation: "i"})
+			if err := e.Acquire(true, nil, candidate.Terms{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -198,7 +199,7 @@ func TestOutcome(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", what, got, c.want)
 			}
 			if e.Cancel(); c.want == (outcome{}) {
-				e.Release(func() protocol.Release { return protocol.Release{} })
+				e.Release(func() candidate.Release { return candidate.Release{} })
 			}
 			time.Sleep(time.Hour) //nolint:forbidigo // of the bubble
 		})

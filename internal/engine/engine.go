@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -19,14 +20,14 @@ type Engine struct {
 
 	// A lease under a session needs nothing until it is released. Meanwhile its engine rests, and
 	// keeps only the little that it must remember of the candidate: there may be very many.
-	rest   *protocol.Saved
+	rest   *candidate.Saved
 	active *active // nil: it rests
 }
 
 // active is the state of an engine that does not rest, guarded by the engine's mutex. What must survive
-// a rest belongs in protocol.Saved.
+// a rest belongs in candidate.Saved.
 type active struct {
-	candidate *protocol.Candidate
+	candidate *candidate.Machine
 	follows   bool // the candidate is an election's, which polls even under a session
 	alarm     Alarm
 	late      bool     // the owner wants to be told when a renewal is late
@@ -47,16 +48,16 @@ type active struct {
 
 // Init starts an engine with a new candidate. A heartbeat's engine has its own lock rank, because the
 // engines of the locks under the session enter it while they are locked.
-func (e *Engine) Init(owner Owner, cfg protocol.Config) {
+func (e *Engine) Init(owner Owner, cfg candidate.Config) {
 	e.owner = owner
 	e.mu.Rank(RankEngine)
 	if cfg.Fresh || cfg.Reaper {
 		e.mu.Rank(RankHeartbeat)
 	}
-	e.start(protocol.New(cfg), cfg)
+	e.start(candidate.New(cfg), cfg)
 }
 
-func (e *Engine) start(c *protocol.Candidate, cfg protocol.Config) {
+func (e *Engine) start(c *candidate.Machine, cfg candidate.Config) {
 	e.active = &active{candidate: c, follows: cfg.Follow}
 	e.owner.Rest(false)
 }
@@ -68,15 +69,15 @@ func (e *Engine) Enter() {
 		return
 	}
 	c := e.restored()
-	e.start(c, protocol.Config{})
+	e.start(c, candidate.Config{})
 	e.active.leased, e.active.session = true, e.owner.Session(e.rest.Session())
 	e.rest = nil
 }
 
 // restored makes the candidate from what was kept. It behaves as if it had never rested: see
-// protocol.Restore.
-func (e *Engine) restored() *protocol.Candidate {
-	return protocol.Restore(e.owner.Config(), e.rest)
+// candidate.Restore.
+func (e *Engine) restored() *candidate.Machine {
+	return candidate.Restore(e.owner.Config(), e.rest)
 }
 
 // Leave unlocks the engine, which then rests if it can.
@@ -110,7 +111,7 @@ func (e *Engine) Owner() Owner { return e.owner }
 
 // Candidate returns the candidate of an entered engine, for reading only. If the engine rests, it is a
 // restored copy.
-func (e *Engine) Candidate() *protocol.Candidate {
+func (e *Engine) Candidate() *candidate.Machine {
 	if e.active == nil {
 		return e.restored()
 	}
@@ -163,17 +164,17 @@ func (e *Engine) step(ev protocol.Event) (next protocol.Event) {
 // do carries out the actions that are the engine's.
 func (e *Engine) do(action protocol.Action) {
 	switch a := action.(type) {
-	case protocol.Granted:
+	case candidate.Granted:
 		e.active.leased = true
-	case protocol.Detached:
+	case candidate.Detached:
 		e.active.leased = errors.Is(a.Err, protocol.ErrLost) // and must still be released
-	case protocol.Released:
+	case candidate.Released:
 		e.active.leased = false
-	case protocol.Read:
+	case candidate.Read:
 		e.read(a)
-	case protocol.Check:
+	case candidate.Check:
 		e.check(a)
-	case protocol.Write:
+	case candidate.Write:
 		e.write(action, a.Timeout)
 	case protocol.SessionOrphan:
 		e.owner.Session(a.Session).orphaned(e.owner.Place())

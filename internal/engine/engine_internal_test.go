@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -31,7 +32,7 @@ func (d *diarist) Stepped(ev protocol.Event, actions []protocol.Action) (next pr
 	line := fmt.Sprintf("told of %T:", ev)
 	for _, a := range actions {
 		line += fmt.Sprintf(" %T", a)
-		if _, is := a.(protocol.Released); is {
+		if _, is := a.(candidate.Released); is {
 			next = d.then
 		}
 	}
@@ -68,23 +69,23 @@ func (d *diarist) answer() {
 // A10), once, and an event that it returns is the next to be taken in.
 func TestToldBeforeSent(t *testing.T) {
 	t.Parallel()
-	d := &diarist{nobody: nobody{memstore.New()}, then: protocol.Drop{}}
+	d := &diarist{nobody: nobody{memstore.New()}, then: candidate.Drop{}}
 	var e Engine
-	e.Init(d, protocol.Config{TTL: protocol.DefaultTTL, Incarnation: "i"})
+	e.Init(d, candidate.Config{TTL: protocol.DefaultTTL, Incarnation: "i"})
 	d.lines = nil
-	if err := e.Acquire(true, nil, protocol.Terms{}); err != nil {
+	if err := e.Acquire(true, nil, candidate.Terms{}); err != nil {
 		t.Fatal(err)
 	}
 	d.answer()
-	e.Release(func() protocol.Release { return protocol.Release{} })
+	e.Release(func() candidate.Release { return candidate.Release{} })
 	d.answer()
 	if want := []string{
-		"told of protocol.Acquire: protocol.Read", "sent protocol.Read",
-		"told of protocol.ReadDone: protocol.Write", "sent protocol.Write",
-		"told of protocol.WriteDone: protocol.Granted protocol.Seen",
-		"told of protocol.Release: protocol.Write", "sent protocol.Write",
-		"told of protocol.WriteDone: protocol.Released protocol.Seen",
-		"told of protocol.Drop:",
+		"told of candidate.Acquire: candidate.Read", "sent candidate.Read",
+		"told of candidate.ReadDone: candidate.Write", "sent candidate.Write",
+		"told of candidate.WriteDone: candidate.Granted protocol.Seen",
+		"told of candidate.Release: candidate.Write", "sent candidate.Write",
+		"told of candidate.WriteDone: candidate.Released protocol.Seen",
+		"told of candidate.Drop:",
 	}; !slices.Equal(d.lines, want) {
 		t.Errorf("the order was\n%q, and not\n%q", d.lines, want)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -20,7 +21,7 @@ type nobody struct{ st store.Store }
 func (n nobody) Place() Place {
 	return Place{Runtime: Process{}, Store: n.st, Key: "k", Layout: layout.Object{Store: n.st, Key: "k"}, Logger: slog.New(slog.DiscardHandler)}
 }
-func (nobody) Config() protocol.Config       { return protocol.Config{TTL: protocol.DefaultTTL} }
+func (nobody) Config() candidate.Config      { return candidate.Config{TTL: protocol.DefaultTTL} }
 func (nobody) Session(string) *Session       { return nil }
 func (nobody) Context() context.Context      { return context.Background() }
 func (nobody) Watcher(string, *Engine) Owner { return nil }
@@ -48,8 +49,8 @@ func TestWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := gated{memstore.New(), make(chan struct{})}
 		var e Engine
-		e.Init(nobody{st}, protocol.Config{TTL: protocol.DefaultTTL, Incarnation: "i"})
-		e.Tell(protocol.Watch{On: true})
+		e.Init(nobody{st}, candidate.Config{TTL: protocol.DefaultTTL, Incarnation: "i"})
+		e.Tell(candidate.Watch{On: true})
 		var called atomic.Int64
 		e.whenIdle(func() { called.Add(1) })
 		synctest.Wait()
@@ -66,7 +67,7 @@ func TestWhenIdle(t *testing.T) {
 				t.Fatalf("called %d times when it was answered", n)
 			}
 		}
-		e.Tell(protocol.Watch{On: false})
+		e.Tell(candidate.Watch{On: false})
 		time.Sleep(protocol.MaxRequest) //nolint:forbidigo // of the bubble
 	})
 }
@@ -76,7 +77,7 @@ func TestLastReleased(t *testing.T) {
 	t.Parallel()
 	for last, want := range map[int]int{0: 64, 1: 1, 3: 3} {
 		var s Session
-		s.Init(nobody{memstore.New()}, new(Engine), protocol.Config{TTL: protocol.DefaultTTL}, last)
+		s.Init(nobody{memstore.New()}, new(Engine), candidate.Config{TTL: protocol.DefaultTTL}, last)
 		for range 70 {
 			s.released("a")
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -17,7 +18,7 @@ import (
 type Owner interface {
 	Host
 	// Config returns the configuration of the candidate, except for its incarnation.
-	Config() protocol.Config
+	Config() candidate.Config
 	// Rest: the engine rests from now on, or was woken. A resting engine holds a lease under a session
 	// and keeps next to nothing, and its owner should do the same.
 	Rest(on bool)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
@@ -115,7 +116,7 @@ func (r *reaper) begin() {
 	var stopped bool
 	r.locked(func() { stopped = r.stopped })
 	if !stopped {
-		_ = r.engine.AcquireEntered(true, nil, protocol.Terms{}) // no session can be over
+		_ = r.engine.AcquireEntered(true, nil, candidate.Terms{}) // no session can be over
 	}
 }
 
@@ -128,9 +129,9 @@ func (r *reaper) Stepped(ev protocol.Event, actions []protocol.Action) protocol.
 			r.beat()
 		case protocol.Troubled:
 			r.troubled(a.Err)
-		case protocol.Reaped:
+		case candidate.Reaped:
 			r.over()
-		case protocol.Failed:
+		case candidate.Failed:
 			r.failed(a.Err)
 		}
 	}

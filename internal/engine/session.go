@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
 )
@@ -39,7 +40,7 @@ type Session struct {
 
 // Init starts a session with an engine for its heartbeat, whose object must never have existed (rule D1).
 // The heartbeat names at most last released locks; 0: 64.
-func (s *Session) Init(owner SessionOwner, heartbeat *Engine, cfg protocol.Config, last int) {
+func (s *Session) Init(owner SessionOwner, heartbeat *Engine, cfg candidate.Config, last int) {
 	s.owner, s.heartbeat, s.key, s.under.Last = owner, heartbeat, owner.Place().Key, last
 	s.reapers = newReapers()
 	cfg.Fresh = true
@@ -72,9 +73,9 @@ func (b *beats) Stepped(ev protocol.Event, actions []protocol.Action) protocol.E
 	next := b.SessionOwner.Stepped(ev, actions)
 	for _, action := range actions {
 		switch a := action.(type) {
-		case protocol.Renewed:
+		case candidate.Renewed:
 			b.s.renewed()
-		case protocol.Lost:
+		case candidate.Lost:
 			b.s.runtime().Apart(func() { b.s.End(a.Err) })
 		}
 	}
@@ -174,7 +175,7 @@ func (s *Session) released(key string) {
 	soon := s.under.Released(key)
 	s.mu.Unlock()
 	if soon {
-		s.heartbeat.Tell(protocol.RenewSoon{})
+		s.heartbeat.Tell(candidate.RenewSoon{})
 	}
 }
 
@@ -191,7 +192,7 @@ func (s *Session) renewed() {
 	soon := s.under.Renewed()
 	s.mu.Unlock()
 	if soon {
-		s.runtime().Apart(func() { s.heartbeat.Tell(protocol.RenewSoon{}) })
+		s.runtime().Apart(func() { s.heartbeat.Tell(candidate.RenewSoon{}) })
 	}
 }
 

@@ -1,18 +1,21 @@
 package engine
 
-import "github.com/leasehold/leasehold/internal/protocol"
+import (
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
+)
 
 // Acquire begins an acquisition on these terms, under s unless that is nil. The owner is told its one
 // answer. It fails if the session has ended, and then begins nothing.
-func (e *Engine) Acquire(wait bool, s *Session, terms protocol.Terms) error {
+func (e *Engine) Acquire(wait bool, s *Session, terms candidate.Terms) error {
 	e.Enter()
 	defer e.Leave()
 	return e.AcquireEntered(wait, s, terms)
 }
 
 // AcquireEntered is Acquire for an entered engine.
-func (e *Engine) AcquireEntered(wait bool, s *Session, terms protocol.Terms) error {
-	ev := protocol.Acquire{Wait: wait, Terms: terms}
+func (e *Engine) AcquireEntered(wait bool, s *Session, terms candidate.Terms) error {
+	ev := candidate.Acquire{Wait: wait, Terms: terms}
 	if s != nil {
 		if err := s.enter(e); err != nil {
 			return err
@@ -26,14 +29,14 @@ func (e *Engine) AcquireEntered(wait bool, s *Session, terms protocol.Terms) err
 
 // Attach uses a detached lease, under no session. Nothing of the candidate may be outstanding: see
 // Settled.
-func (e *Engine) Attach(ev protocol.Attach) {
+func (e *Engine) Attach(ev candidate.Attach) {
 	e.Enter()
 	defer e.Leave()
 	e.AttachEntered(ev)
 }
 
 // AttachEntered is Attach for an entered engine.
-func (e *Engine) AttachEntered(ev protocol.Attach) {
+func (e *Engine) AttachEntered(ev candidate.Attach) {
 	e.active.session, e.active.failing = nil, nil
 	e.Step(ev)
 }
@@ -67,7 +70,7 @@ func (e *Engine) Trouble() error {
 //
 // A lease may have ended unnoticed: the machine was suspended, or the session is about to tell. Then the
 // user must hear of the loss, and not that the release succeeded.
-func (e *Engine) Release(how func() protocol.Release) {
+func (e *Engine) Release(how func() candidate.Release) {
 	s := e.leaseSession()
 	if s != nil && !s.Valid() {
 		s.End(protocol.ErrExpired) // unless it has ended: no alarm has gone off since it expired
@@ -116,5 +119,5 @@ func (e *Engine) Watch(on bool) {
 	if a := e.active; !on && a.giveUp != nil && a.candidate.Settled() {
 		a.giveUp()
 	}
-	e.Step(protocol.Watch{On: on})
+	e.Step(candidate.Watch{On: on})
 }

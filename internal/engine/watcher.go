@@ -5,18 +5,19 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // A watcher is the owner of an engine that watches another process's session. It reports nothing: those
 // who wait for the end of the session do.
 type watcher struct {
 	place Place
-	cfg   protocol.Config
+	cfg   candidate.Config
 }
 
 // Watcher returns an owner for an engine that watches a session in a place's store, on behalf of a
 // candidate there.
-func Watcher(at Place, session string, cfg protocol.Config) Owner {
+func Watcher(at Place, session string, cfg candidate.Config) Owner {
 	at.Key, at.Layout = session, layout.Heartbeat{Store: at.Store, Key: session}
 	return &watcher{at, cfg}
 }
@@ -25,7 +26,7 @@ func Watcher(at Place, session string, cfg protocol.Config) Owner {
 func (w *watcher) Place() Place { return w.place }
 
 // Config returns that of the candidate on whose behalf it watches.
-func (w *watcher) Config() protocol.Config { return w.cfg }
+func (w *watcher) Config() candidate.Config { return w.cfg }
 
 // Session returns nil: no session is under another.
 func (*watcher) Session(string) *Session { return nil }
@@ -65,10 +66,10 @@ type lone struct {
 // calls done, apart, when the session has ended, when waiting is hopeless, or when the wait was given up.
 // Requests get the values of ctx, but not its end. With it, package admin ends the sessions of dead
 // holders before it collects them (rule D8).
-func Reap(ctx context.Context, at Place, session string, cfg protocol.Config, done func()) (giveUp func()) {
+func Reap(ctx context.Context, at Place, session string, cfg candidate.Config, done func()) (giveUp func()) {
 	l := &lone{Owner: Watcher(at, session, cfg), ctx: context.WithoutCancel(ctx), done: done}
 	l.engine.initReaper(l, false)
-	_ = l.engine.Acquire(true, nil, protocol.Terms{}) // there is no session that could have ended
+	_ = l.engine.Acquire(true, nil, candidate.Terms{}) // there is no session that could have ended
 	return l.engine.Cancel
 }
 
@@ -79,7 +80,7 @@ func (l *lone) Context() context.Context { return l.ctx }
 func (l *lone) Stepped(_ protocol.Event, actions []protocol.Action) protocol.Event {
 	for _, action := range actions {
 		switch action.(type) {
-		case protocol.Reaped, protocol.Failed:
+		case candidate.Reaped, candidate.Failed:
 			l.engine.runtime().Apart(l.done)
 		}
 	}

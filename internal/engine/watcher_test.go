@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -55,7 +56,7 @@ func TestReap(t *testing.T) {
 				at := engine.Place{Runtime: engine.Process{}, Store: st, Logger: slog.New(slog.DiscardHandler)}
 				done := make(chan struct{}) // which cannot be closed twice
 				ctx, cancel := context.WithCancel(context.WithValue(t.Context(), word{}, "value"))
-				giveUp := engine.Reap(ctx, at, "s", protocol.Config{TTL: ttl, Holder: "me"}, func() { close(done) })
+				giveUp := engine.Reap(ctx, at, "s", candidate.Config{TTL: ttl, Holder: "me"}, func() { close(done) })
 				cancel() // it does not end that
 				synctest.Wait()
 				if c.gives {

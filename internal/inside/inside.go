@@ -12,7 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -28,17 +28,17 @@ type View[Lock, Info, Detached any] struct {
 	// Describe says of a record under a key what is public.
 	Describe func(key string, s layout.Snapshot) Info
 	// Proof is what proves a detached lease.
-	Proof func(Detached) protocol.Proof
+	Proof func(Detached) candidate.Proof
 	// Watching is the configuration of a candidate with the default options that watches
 	// a session, but for its incarnation.
-	Watching func() protocol.Config
+	Watching func() candidate.Config
 }
 
 // Parts are what a lock was made of, when its key and its options had been checked.
 type Parts struct {
 	Store  store.Store
 	Layout layout.Layout
-	Config protocol.Config // but for the incarnation
+	Config candidate.Config // but for the incarnation
 }
 
 var view any

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -40,7 +40,7 @@ func TestLookAny(t *testing.T) {
 			if name == record.LayoutMarker {
 				before = look(t, l, "")
 			}
-			written := write(t, l, protocol.Claim, before)
+			written := write(t, l, candidate.Claim, before)
 			want := "1 GET, 0 PUT, 1 LIST, 0 DELETE"
 			if _, ok := l.(layout.Epochs); ok {
 				want = "2 GET, 0 PUT, 1 LIST, 0 DELETE"
@@ -65,15 +65,15 @@ func TestLookAnyIsAmbiguous(t *testing.T) {
 				st := &tapped{Store: memstore.New()}
 				switch upper {
 				case "object":
-					write(t, layout.Object{Store: st, Key: "l"}, protocol.Free, layout.Snapshot{})
+					write(t, layout.Object{Store: st, Key: "l"}, candidate.Free, layout.Snapshot{})
 				case "marker":
 					m := layout.Marker{Store: st, Key: "l"}
-					write(t, m, protocol.Claim, look(t, m, ""))
+					write(t, m, candidate.Claim, look(t, m, ""))
 				default:
 					plant(t, st, "l", "pid 7")
 				}
 				if e := (layout.Epochs{Store: st, Key: "l", IfMatch: lower == layout.EpochsIfMatchName}); lower == e.Name() {
-					write(t, e, protocol.Claim, layout.Snapshot{})
+					write(t, e, candidate.Claim, layout.Snapshot{})
 				} else {
 					plant(t, st, layout.EpochKey("l", 1), `{"format":9}`)
 				}
@@ -96,15 +96,15 @@ func TestLookAnyRefuses(t *testing.T) {
 	stores(t, func(t *testing.T, st *tapped) {
 		plant(t, st, "garbage", "pid 7")
 		plant(t, st, "deep/0000000001.json", "pid 7")
-		write(t, layout.Object{Store: st, Key: "wrong/0000000001.json"}, protocol.Claim, layout.Snapshot{})
-		write(t, layout.Heartbeat{Store: st, Key: "session"}, protocol.Claim, layout.Snapshot{})
+		write(t, layout.Object{Store: st, Key: "wrong/0000000001.json"}, candidate.Claim, layout.Snapshot{})
+		write(t, layout.Heartbeat{Store: st, Key: "session"}, candidate.Claim, layout.Snapshot{})
 		for _, key := range []string{"garbage", "deep", "wrong", "session"} {
 			if s, err := layout.LookAny(t.Context(), st, key); s.Exists || !errors.Is(err, record.ErrForeign) || !strings.Contains(err.Error(), key) {
 				t.Errorf("%s: %+v, %v", key, s, err)
 			}
 		}
 		// A directory of locks is no lock, and says so where it is a directory.
-		write(t, layout.Object{Store: st, Key: "jobs/l"}, protocol.Claim, layout.Snapshot{})
+		write(t, layout.Object{Store: st, Key: "jobs/l"}, candidate.Claim, layout.Snapshot{})
 		if s, err := layout.LookAny(t.Context(), st, "jobs"); s.Exists || err != nil && !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("of what others lie below it says %+v, %v", s, err)
 		}
@@ -139,12 +139,12 @@ func TestLookAnyIsBounded(t *testing.T) {
 	}
 
 	e := layout.Epochs{Store: st, Key: "e", IfMatch: true}
-	s := write(t, e, protocol.Claim, layout.Snapshot{})
+	s := write(t, e, candidate.Claim, layout.Snapshot{})
 	renewals := 1
 	st.before = func(op, key string) {
 		if op == "get" && key == layout.EpochKey("e", 1) && renewals > 0 {
 			renewals--
-			s = write(t, e, protocol.Renew, s)
+			s = write(t, e, candidate.Renew, s)
 		}
 	}
 	var got layout.Snapshot

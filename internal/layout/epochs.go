@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -235,12 +236,12 @@ func (e Epochs) list(ctx context.Context, from int64) iter.Seq2[store.Entry, err
 
 // Write costs one Put, plus one List if it creates an epoch. With IfMatch, a takeover from a
 // dead holder costs one more Put.
-func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
+func (e Epochs) Write(ctx context.Context, w candidate.Write) (Snapshot, error) {
 	known := seen(w.Expect)
 	switch {
-	case e.IfMatch && w.Op != protocol.Claim && w.Expect != "":
+	case e.IfMatch && w.Op != candidate.Claim && w.Expect != "":
 		return e.over(ctx, known, w.Record)
-	case known.n >= MaxEpoch, w.Op == protocol.Claim && known.n >= LastClaim:
+	case known.n >= MaxEpoch, w.Op == candidate.Claim && known.n >= LastClaim:
 		return Snapshot{}, &store.Error{Op: "put", Key: e.Key, Kind: store.ErrInvalid, Cause: errNumbers}
 	case e.IfMatch && known.held:
 		gone := w.Over

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -57,7 +58,7 @@ func (h Heartbeat) Gone(ctx context.Context, lock string) (bool, error) {
 }
 
 // Write costs one Put.
-func (h Heartbeat) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
+func (h Heartbeat) Write(ctx context.Context, w candidate.Write) (Snapshot, error) {
 	if h.Freed != nil {
 		w.Record.Freed = h.Freed()
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -25,7 +26,7 @@ type Layout interface {
 
 	// Write carries out a claim, a renewal or a release, and returns what it wrote. Every error
 	// leaves the outcome open.
-	Write(ctx context.Context, w protocol.Write) (Snapshot, error)
+	Write(ctx context.Context, w candidate.Write) (Snapshot, error)
 
 	// String returns the location of the lock, for messages.
 	String() string
@@ -68,7 +69,7 @@ func (o Object) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 }
 
 // Write costs one Put.
-func (o Object) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
+func (o Object) Write(ctx context.Context, w candidate.Write) (Snapshot, error) {
 	return put(ctx, o.Store, o.Key, "", w.Record, expected(w.Expect))
 }
 
@@ -190,7 +191,7 @@ func (s Snapshot) Rest(wall time.Time) time.Duration {
 	age, told := s.Age()
 	switch {
 	case told:
-		age = protocol.Rested(age)
+		age = candidate.Rested(age)
 	case !s.Record.RenewedAt.IsZero():
 		age = max(wall.Sub(s.Record.RenewedAt), 0)
 	}
@@ -198,28 +199,28 @@ func (s Snapshot) Rest(wall time.Time) time.Duration {
 }
 
 // ReadDone turns a Look's result into the candidate's event.
-func ReadDone(s Snapshot, err error) protocol.ReadDone {
+func ReadDone(s Snapshot, err error) candidate.ReadDone {
 	switch {
 	case errors.Is(err, store.ErrNotModified):
-		return protocol.ReadDone{Shown: protocol.Same}
+		return candidate.ReadDone{Shown: protocol.Same}
 	case errors.Is(err, record.ErrForeign):
-		return protocol.ReadDone{Shown: protocol.Foreign, Err: err}
+		return candidate.ReadDone{Shown: protocol.Foreign, Err: err}
 	case err != nil:
-		return protocol.ReadDone{Err: err, Fatal: store.Final(err)}
+		return candidate.ReadDone{Err: err, Fatal: store.Final(err)}
 	case !s.Exists:
-		return protocol.ReadDone{Shown: protocol.Absent, Date: s.Date}
+		return candidate.ReadDone{Shown: protocol.Absent, Date: s.Date}
 	}
 	age, told := s.Age()
-	return protocol.ReadDone{Shown: protocol.Found, Version: s.Version, Record: s.Record, Age: age, Aged: told}
+	return candidate.ReadDone{Shown: protocol.Found, Version: s.Version, Record: s.Record, Age: age, Aged: told}
 }
 
 // Checked turns the result of a Look at a session's heartbeat into the candidate's event.
-func Checked(session string, s Snapshot, err error) protocol.Checked {
-	return protocol.Checked{Session: session, Held: s.Exists && s.Record.Held, Err: err}
+func Checked(session string, s Snapshot, err error) candidate.Checked {
+	return candidate.Checked{Session: session, Held: s.Exists && s.Record.Held, Err: err}
 }
 
 // WriteDone turns a Write's result into the candidate's event.
-func WriteDone(s Snapshot, err error) protocol.WriteDone {
+func WriteDone(s Snapshot, err error) candidate.WriteDone {
 	void := err != nil && !errors.Is(err, store.ErrUnknownOutcome) && !errors.Is(err, store.ErrPrecondition)
-	return protocol.WriteDone{Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Refused: refused(err), Fatal: void && store.Final(err)}
+	return candidate.WriteDone{Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Refused: refused(err), Fatal: void && store.Final(err)}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -110,17 +111,17 @@ func newRecord(held bool) record.Record {
 }
 
 // write carries out a write over what a Look showed.
-func write(t *testing.T, l layout.Layout, op protocol.Op, over layout.Snapshot) layout.Snapshot {
+func write(t *testing.T, l layout.Layout, op candidate.Op, over layout.Snapshot) layout.Snapshot {
 	t.Helper()
-	r := newRecord(op != protocol.Free)
+	r := newRecord(op != candidate.Free)
 	r.Previous = over.Record.Previous
-	if op == protocol.Claim {
+	if op == candidate.Claim {
 		r.Previous = over.Record.Epoch
 	}
 	if _, marker := l.(layout.Marker); marker {
 		r.Token = 0
 	}
-	s, err := l.Write(t.Context(), protocol.Write{Op: op, Record: r, Over: over.Record, Expect: over.Version})
+	s, err := l.Write(t.Context(), candidate.Write{Op: op, Record: r, Over: over.Record, Expect: over.Version})
 	if err != nil {
 		t.Fatalf("%v: %v", op, err)
 	}
@@ -185,19 +186,19 @@ func TestRegister(t *testing.T) {
 				if none.Version != "" || none.Record.Held {
 					t.Fatalf("at first there is %+v", none)
 				}
-				claimed := write(t, l, protocol.Claim, none)
-				for step, op := range []protocol.Op{protocol.Renew, protocol.Free, protocol.Claim, protocol.Claim, protocol.Renew} {
+				claimed := write(t, l, candidate.Claim, none)
+				for step, op := range []candidate.Op{candidate.Renew, candidate.Free, candidate.Claim, candidate.Claim, candidate.Renew} {
 					seen := look(t, l, "")
 					wants(t, "what is there", seen.Record.WriteID+string(seen.Version), claimed.Record.WriteID+string(claimed.Version))
 					if _, err := l.Look(t.Context(), claimed.Version); !errors.Is(err, store.ErrNotModified) && claimed.Version != "" {
 						t.Errorf("step %d: what is known gives %v", step, err)
 					}
 					next := write(t, l, op, seen)
-					if again := look(t, l, claimed.Version); again.Record.WriteID != next.Record.WriteID && op != protocol.Free || again.Version != next.Version {
+					if again := look(t, l, claimed.Version); again.Record.WriteID != next.Record.WriteID && op != candidate.Free || again.Version != next.Version {
 						t.Errorf("step %d: %v wrote %+v, and there is %+v", step, op, next, again)
 					}
 					// The same condition does not hold twice.
-					if _, err := l.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: seen.Record, Expect: seen.Version}); err == nil {
+					if _, err := l.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Over: seen.Record, Expect: seen.Version}); err == nil {
 						t.Fatalf("step %d: two writes over one version landed", step)
 					}
 					claimed = look(t, l, "")
@@ -214,7 +215,7 @@ func TestRegister(t *testing.T) {
 // TestLostAnswers: whatever answer is lost, a Look tells what became of the write.
 func TestLostAnswers(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
-		s := write(t, e, protocol.Claim, look(t, e, ""))
+		s := write(t, e, candidate.Claim, look(t, e, ""))
 		for _, fails := range []string{"put", "list"} {
 			ctx, cancel := context.WithCancel(t.Context())
 			lost := false
@@ -225,7 +226,7 @@ func TestLostAnswers(t *testing.T) {
 				}
 			}
 			r := newRecord(true)
-			_, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: r, Over: s.Record, Expect: s.Version})
+			_, err := e.Write(ctx, candidate.Write{Op: candidate.Claim, Record: r, Over: s.Record, Expect: s.Version})
 			cancel()
 			st.before = nil
 			if fails == "list" && !errors.Is(err, store.ErrUnknownOutcome) {
@@ -245,7 +246,7 @@ func TestLostAnswers(t *testing.T) {
 // collected, and its number is created anew by a request that was late.
 func TestListedThenRead(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
-		first := write(t, e, protocol.Claim, look(t, e, ""))
+		first := write(t, e, candidate.Claim, look(t, e, ""))
 		late, err := newRecord(true).Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -259,8 +260,8 @@ func TestListedThenRead(t *testing.T) {
 			case op == "get" && listed && key == layout.EpochKey(e.Key, 1):
 				st.before = nil
 				next := look(t, e, "")
-				next = write(t, e, protocol.Free, next)
-				write(t, e, protocol.Claim, next)
+				next = write(t, e, candidate.Free, next)
+				write(t, e, candidate.Claim, next)
 				remove(t, st, key)
 				plant(t, st, key, body)
 			}
@@ -276,13 +277,13 @@ func TestListedThenRead(t *testing.T) {
 // takes nothing away.
 func TestLateCreate(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
-		start := write(t, e, protocol.Free, look(t, e, ""))
+		start := write(t, e, candidate.Free, look(t, e, ""))
 		s := start
 		for range 3 {
-			s = write(t, e, protocol.Free, write(t, e, protocol.Claim, s))
+			s = write(t, e, candidate.Free, write(t, e, candidate.Claim, s))
 		}
 		remove(t, st, layout.EpochKey(e.Key, 2))
-		_, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: start.Record, Expect: start.Version})
+		_, err := e.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Over: start.Record, Expect: start.Version})
 		if !errors.Is(err, store.ErrPrecondition) {
 			t.Errorf("a number that was collected was created again: %v", err)
 		}
@@ -300,7 +301,7 @@ func TestLateCreate(t *testing.T) {
 				plant(t, st, next, "another's")
 			}
 		}
-		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: top.Record, Expect: top.Version}); err == nil {
+		if _, err := e.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Over: top.Record, Expect: top.Version}); err == nil {
 			t.Error("the listing shows another's object, and the write counts")
 		}
 	})
@@ -309,8 +310,8 @@ func TestLateCreate(t *testing.T) {
 // TestForeignEpoch: it is never written over, never deleted, and the error names it.
 func TestForeignEpoch(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
-		s := write(t, e, protocol.Free, look(t, e, ""))
-		s = write(t, e, protocol.Free, write(t, e, protocol.Claim, s))
+		s := write(t, e, candidate.Free, look(t, e, ""))
+		s = write(t, e, candidate.Free, write(t, e, candidate.Claim, s))
 		key := layout.EpochKey(e.Key, s.Record.Epoch+1)
 		plant(t, st, key, "garbage")
 		for _, unless := range []protocol.Version{"", s.Version} {
@@ -318,7 +319,7 @@ func TestForeignEpoch(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: s.Record, Expect: s.Version}); err == nil {
+		if _, err := e.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Over: s.Record, Expect: s.Version}); err == nil {
 			t.Error("it was written over")
 		}
 		for _, err := range e.Collect(t.Context(), layout.Collection{Limit: -1}) {
@@ -341,9 +342,9 @@ func TestNested(t *testing.T) {
 		below := e
 		below.Key += "/2026"
 		var inner layout.Snapshot
-		outer := write(t, e, protocol.Claim, look(t, e, ""))
+		outer := write(t, e, candidate.Claim, look(t, e, ""))
 		for range 5 {
-			inner = write(t, below, protocol.Free, write(t, below, protocol.Claim, inner))
+			inner = write(t, below, candidate.Free, write(t, below, candidate.Claim, inner))
 		}
 		wants(t, "the outer lock", look(t, e, "").Version, outer.Version)
 		wants(t, "the inner lock", look(t, below, "").Version, inner.Version)
@@ -369,7 +370,7 @@ func TestLastNumber(t *testing.T) {
 		body, _ := newRecord(false).Encode()
 		plant(t, st, layout.EpochKey(e.Key, layout.MaxEpoch), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, map[bool]string{false: "epochs", true: "epochs+if-match"}[e.IfMatch]), 1))
 		s := look(t, last, "")
-		_, err := last.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: s.Record, Expect: s.Version})
+		_, err := last.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Over: s.Record, Expect: s.Version})
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "another name") || st.put != 1 || !layout.WriteDone(s, err).Fatal {
 			t.Errorf("got %v after %d puts", err, st.put-1)
 		}
@@ -414,14 +415,14 @@ func TestNumbersForTheLastLease(t *testing.T) {
 			e.Key = fmt.Sprint("from/", from)
 			body, _ := newRecord(false).Encode()
 			plant(t, st, layout.EpochKey(e.Key, from), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, e.Name()), 1))
-			s, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Expect: look(t, e, "").Version})
+			s, err := e.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Expect: look(t, e, "").Version})
 			if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "another name") {
 				t.Errorf("a claim over %d: %v", from, err)
 			}
 			if !ok {
 				s = look(t, e, "")
 			}
-			for _, op := range []protocol.Op{protocol.Renew, protocol.Renew, protocol.Free} {
+			for _, op := range []candidate.Op{candidate.Renew, candidate.Renew, candidate.Free} {
 				s = write(t, e, op, s)
 			}
 		}

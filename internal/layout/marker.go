@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -60,14 +61,14 @@ func (m Marker) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 
 // Write costs one Put or one Delete. Without IfMatch, a claim over a marker costs one more Get
 // and Delete.
-func (m Marker) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
+func (m Marker) Write(ctx context.Context, w candidate.Write) (Snapshot, error) {
 	switch {
-	case w.Op == protocol.Free:
+	case w.Op == candidate.Free:
 		if err := m.Store.Delete(ctx, m.Key); err != nil {
 			return Snapshot{}, err
 		}
 		return Snapshot{Exists: true, Record: w.Record}, nil
-	case w.Op == protocol.Claim && w.Expect != "" && !m.IfMatch:
+	case w.Op == candidate.Claim && w.Expect != "" && !m.IfMatch:
 		if _, err := m.sweep(ctx, w.Expect, false); err != nil {
 			return Snapshot{}, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -33,7 +34,7 @@ func TestOpaqueMarker(t *testing.T) {
 				if _, err := m.Expire(t.Context(), false); !errors.Is(err, layout.ErrNotExpired) || !strings.Contains(err.Error(), "another tool's") {
 					t.Errorf("expire: %v", err)
 				}
-				if _, err := m.Write(t.Context(), protocol.Write{Op: protocol.Claim, Expect: s.Version, Record: newRecord(true)}); err == nil {
+				if _, err := m.Write(t.Context(), candidate.Write{Op: candidate.Claim, Expect: s.Version, Record: newRecord(true)}); err == nil {
 					t.Error("it was taken")
 				}
 				wants(t, "left", keys(t, st), []string{"l"})
@@ -56,10 +57,10 @@ func TestExpire(t *testing.T) {
 			}
 		}
 		refused("there is none")
-		claimed := write(t, m, protocol.Claim, look(t, m, ""))
+		claimed := write(t, m, candidate.Claim, look(t, m, ""))
 		time.Sleep(protocol.Stale(15*time.Second) - 1)
 		refused("old")
-		if _, err := m.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: claimed.Record, Expect: claimed.Version}); err == nil {
+		if _, err := m.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Over: claimed.Record, Expect: claimed.Version}); err == nil {
 			t.Error("a marker that is not old was swept")
 		}
 		time.Sleep(time.Nanosecond)
@@ -73,10 +74,10 @@ func TestExpire(t *testing.T) {
 		if age, err := m.Expire(t.Context(), true); err != nil || age < protocol.Stale(15*time.Second) || len(keys(t, st)) != 1 {
 			t.Errorf("a dry run: %v, %v", age, err)
 		}
-		if _, err := m.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Expect: "another"}); err == nil || len(keys(t, st)) != 1 {
+		if _, err := m.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Expect: "another"}); err == nil || len(keys(t, st)) != 1 {
 			t.Errorf("another marker than was seen was swept: %v", err)
 		}
-		next := write(t, m, protocol.Claim, look(t, m, ""))
+		next := write(t, m, candidate.Claim, look(t, m, ""))
 		wants(t, "swept and taken", look(t, m, "").Version, next.Version)
 		time.Sleep(time.Minute)
 		if _, err := m.Expire(t.Context(), false); err != nil || len(keys(t, st)) != 0 {
@@ -89,14 +90,14 @@ func TestExpire(t *testing.T) {
 func TestTimeInADirectory(t *testing.T) {
 	stores(t, func(t *testing.T, st *tapped) {
 		m := layout.Marker{Store: st, Key: "l", TTL: 15 * time.Second}
-		write(t, m, protocol.Claim, look(t, m, ""))
+		write(t, m, candidate.Claim, look(t, m, ""))
 		if _, err := m.Expire(t.Context(), false); !strings.Contains(err.Error(), "its TTL and margin") {
 			t.Errorf("expire: %v", err)
 		}
 		e := layout.Epochs{Store: st, Key: "e"}
 		var s layout.Snapshot
 		for range 5 {
-			s = write(t, e, protocol.Free, write(t, e, protocol.Claim, s))
+			s = write(t, e, candidate.Free, write(t, e, candidate.Claim, s))
 		}
 		if got := collected(t, e, layout.Collection{Limit: -1}); len(got) != 9 {
 			t.Errorf("collected %q", got)
@@ -109,10 +110,10 @@ func TestFind(t *testing.T) {
 	stores(t, func(t *testing.T, st *tapped) {
 		for _, key := range []string{"a/!b", "a/l", "a/l/0000000001.k", "b"} {
 			e := layout.Epochs{Store: st, Key: key}
-			write(t, e, protocol.Claim, write(t, e, protocol.Free, write(t, e, protocol.Claim, layout.Snapshot{})))
+			write(t, e, candidate.Claim, write(t, e, candidate.Free, write(t, e, candidate.Claim, layout.Snapshot{})))
 		}
-		write(t, layout.Object{Store: st, Key: "a/o"}, protocol.Claim, layout.Snapshot{})
-		write(t, layout.Object{Store: st, Key: "a/x/0000000001.json"}, protocol.Claim, layout.Snapshot{})
+		write(t, layout.Object{Store: st, Key: "a/o"}, candidate.Claim, layout.Snapshot{})
+		write(t, layout.Object{Store: st, Key: "a/x/0000000001.json"}, candidate.Claim, layout.Snapshot{})
 		plant(t, st, "a/!b/!9223372036854775306", "{}")
 		found := func(prefix string) (got []string) {
 			for f, err := range layout.Find(t.Context(), st, prefix) {

@@ -7,16 +7,17 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// seal writes a lock over that a mover holds, as protocol.Move does.
+// seal writes a lock over that a mover holds, as candidate.Move does.
 func seal(t *testing.T, l layout.Layout, over layout.Snapshot) layout.Snapshot {
 	t.Helper()
-	m := protocol.Move{From: "here", To: "there"}
-	r := m.Sealed(protocol.Place{Exists: true, Record: over.Record, Version: over.Version}, "m.1", time.Now())
-	s, err := l.Write(t.Context(), protocol.Write{Op: protocol.Free, Record: r, Expect: over.Version})
+	m := candidate.Move{From: "here", To: "there"}
+	r := m.Sealed(candidate.Place{Exists: true, Record: over.Record, Version: over.Version}, "m.1", time.Now())
+	s, err := l.Write(t.Context(), candidate.Write{Op: candidate.Free, Record: r, Expect: over.Version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,16 +43,16 @@ func sealed(t *testing.T, l layout.Layout, unless protocol.Version, want layout.
 // one who comes.
 func TestSealedEpochs(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, _ *tapped) {
-		free := write(t, e, protocol.Free, layout.Snapshot{})
-		held := write(t, e, protocol.Claim, free)
-		renewed := write(t, e, protocol.Renew, held)
+		free := write(t, e, candidate.Free, layout.Snapshot{})
+		held := write(t, e, candidate.Claim, free)
+		renewed := write(t, e, candidate.Renew, held)
 		s := seal(t, e, renewed)
 		for _, unless := range []protocol.Version{"", free.Version, held.Version, renewed.Version} {
 			sealed(t, e, unless, s)
 		}
 		// A claim on what was there before does not land, be it late.
 		for _, over := range []layout.Snapshot{held, renewed} {
-			if got, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Expect: over.Version, Over: over.Record}); err == nil {
+			if got, err := e.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Expect: over.Version, Over: over.Record}); err == nil {
 				t.Errorf("a claim over what was there landed: %+v", got)
 			}
 		}
@@ -62,7 +63,7 @@ func TestSealedEpochs(t *testing.T) {
 func TestSealedObjects(t *testing.T) {
 	st := memstore.New()
 	o := layout.Object{Store: st, Key: "l"}
-	s := seal(t, o, write(t, o, protocol.Claim, layout.Snapshot{}))
+	s := seal(t, o, write(t, o, candidate.Claim, layout.Snapshot{}))
 	sealed(t, o, "", s)
 	for _, l := range []layout.Layout{layout.Marker{Store: st, Key: "l", TTL: time.Minute}, layout.Marker{Store: st, Key: "l", IfMatch: true, TTL: time.Minute}} {
 		if s, err := l.Look(t.Context(), ""); !errors.Is(err, record.ErrMoved) || s.Exists {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -145,14 +145,14 @@ func (e Epochs) kept(ctx context.Context, top Snapshot, past int) (map[int64]boo
 
 // Due reports whether the writer of the n-th epoch should collect. If each write creates an
 // epoch, the hundredth may be a release whose process then exits. Then the next claim is due.
-func (e Epochs) Due(op protocol.Op, n int64) bool {
+func (e Epochs) Due(op candidate.Op, n int64) bool {
 	switch {
 	case n < collectEvery:
 		return false
-	case op == protocol.Claim:
+	case op == candidate.Claim:
 		return n%collectEvery == 0 || n%collectEvery == 1 && !e.IfMatch
 	}
-	return op == protocol.Renew && n%collectEvery == 0 && !e.IfMatch
+	return op == candidate.Renew && n%collectEvery == 0 && !e.IfMatch
 }
 
 // collectEvery is the number of epochs between collections.

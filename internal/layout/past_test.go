@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -34,9 +34,9 @@ func past(t *testing.T, f func(t *testing.T, e layout.Epochs, st *tapped)) {
 func terms(t *testing.T, e layout.Epochs, n int, s layout.Snapshot) layout.Snapshot {
 	t.Helper()
 	for range n {
-		s = write(t, e, protocol.Claim, s)
+		s = write(t, e, candidate.Claim, s)
 		time.Sleep(time.Minute)
-		s = write(t, e, protocol.Free, s)
+		s = write(t, e, candidate.Free, s)
 	}
 	return s
 }
@@ -71,11 +71,11 @@ func TestTenThousandEpochs(t *testing.T) {
 				s := terms(t, e, 1, look(t, e, ""))
 				var got []string
 				for _, step := range []func(){
-					func() { s = write(t, e, protocol.Claim, s) },
-					func() { s = write(t, e, protocol.Renew, s) },
+					func() { s = write(t, e, candidate.Claim, s) },
+					func() { s = write(t, e, candidate.Renew, s) },
 					func() { _, _ = e.Look(t.Context(), s.Version) },
-					func() { s = write(t, e, protocol.Free, s) },
-					func() { s = write(t, e, protocol.Claim, look(t, e, "")) },
+					func() { s = write(t, e, candidate.Free, s) },
+					func() { s = write(t, e, candidate.Claim, look(t, e, "")) },
 				} {
 					got = append(got, st.cost(step))
 				}
@@ -171,7 +171,7 @@ func TestCollectLeavesWhatIsNotOurs(t *testing.T) {
 func TestHighestDeletedByHand(t *testing.T) {
 	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		s := terms(t, e, 2, layout.Snapshot{})
-		held := write(t, e, protocol.Claim, s)
+		held := write(t, e, candidate.Claim, s)
 		plant(t, st, fmt.Sprintf("%s/!%019d", e.Key, math.MaxInt64-held.Record.Epoch), "{}")
 		wants(t, "a newcomer", look(t, e, "").Version, held.Version)
 		remove(t, st, layout.EpochKey(e.Key, held.Record.Epoch))
@@ -179,7 +179,7 @@ func TestHighestDeletedByHand(t *testing.T) {
 		if e.IfMatch { // who creates the next one instead need not notice
 			wants(t, "the holder, after that", look(t, e, held.Version).Version, s.Version)
 		}
-		again := write(t, e, protocol.Claim, s)
+		again := write(t, e, candidate.Claim, s)
 		wants(t, "claimed again", look(t, e, "").Version, again.Version)
 		// A signpost that is too high is removed.
 		remove(t, st, keys(t, st)...)
@@ -196,7 +196,7 @@ func TestPreviousOfAFormerLife(t *testing.T) {
 	past(t, func(t *testing.T, e layout.Epochs, _ *tapped) {
 		var former layout.Snapshot
 		former.Record.Epoch = 3
-		s := write(t, e, protocol.Claim, former)
+		s := write(t, e, candidate.Claim, former)
 		wants(t, "its number", s.Record.Epoch, 1)
 		s = terms(t, e, 3, s)
 		n := 0
@@ -224,12 +224,12 @@ func TestSignposts(t *testing.T) {
 		}
 		var s layout.Snapshot
 		for s.Record.Epoch < 1200 {
-			op := protocol.Claim
+			op := candidate.Claim
 			if s.Record.Held {
-				op = protocol.Free
+				op = candidate.Free
 			}
 			s = write(t, e, op, s)
-			if e.Due(protocol.Claim, s.Record.Epoch) {
+			if e.Due(candidate.Claim, s.Record.Epoch) {
 				collected(t, e, layout.DefaultCollection)
 				collected(t, e, layout.DefaultCollection) // another at the same time
 			}
@@ -249,22 +249,22 @@ func TestDue(t *testing.T) {
 	plain, ifMatch := layout.Epochs{}, layout.Epochs{IfMatch: true}
 	for _, c := range []struct {
 		e    layout.Epochs
-		op   protocol.Op
+		op   candidate.Op
 		n    int64
 		want bool
 	}{
-		{plain, protocol.Claim, 1, false},
-		{plain, protocol.Claim, 100, true},
-		{plain, protocol.Claim, 101, true},
-		{plain, protocol.Claim, 102, false},
-		{plain, protocol.Renew, 200, true},
-		{plain, protocol.Renew, 201, false},
-		{plain, protocol.Free, 200, false},
-		{plain, protocol.Free, 201, false},
-		{ifMatch, protocol.Claim, 100, true},
-		{ifMatch, protocol.Claim, 101, false},
-		{ifMatch, protocol.Renew, 100, false},
-		{ifMatch, protocol.Free, 100, false},
+		{plain, candidate.Claim, 1, false},
+		{plain, candidate.Claim, 100, true},
+		{plain, candidate.Claim, 101, true},
+		{plain, candidate.Claim, 102, false},
+		{plain, candidate.Renew, 200, true},
+		{plain, candidate.Renew, 201, false},
+		{plain, candidate.Free, 200, false},
+		{plain, candidate.Free, 201, false},
+		{ifMatch, candidate.Claim, 100, true},
+		{ifMatch, candidate.Claim, 101, false},
+		{ifMatch, candidate.Renew, 100, false},
+		{ifMatch, candidate.Free, 100, false},
 	} {
 		if got := c.e.Due(c.op, c.n); got != c.want {
 			t.Errorf("if-match %v, %v of %d: %v", c.e.IfMatch, c.op, c.n, got)
@@ -278,13 +278,13 @@ func TestNoTime(t *testing.T) {
 	e := layout.Epochs{Store: st, Key: "l"}
 	var s layout.Snapshot
 	for range 5 {
-		s = write(t, e, protocol.Free, write(t, e, protocol.Claim, s))
+		s = write(t, e, candidate.Free, write(t, e, candidate.Claim, s))
 	}
 	if got := collected(t, e, layout.Collection{Limit: -1}); len(got) > 0 {
 		t.Errorf("collected %q", got)
 	}
 	m := layout.Marker{Store: st, Key: "m", TTL: time.Second}
-	write(t, m, protocol.Claim, look(t, m, ""))
+	write(t, m, candidate.Claim, look(t, m, ""))
 	if _, err := m.Expire(t.Context(), false); !errors.Is(err, layout.ErrNotExpired) || !strings.Contains(err.Error(), "time") {
 		t.Errorf("expire: %v", err)
 	}

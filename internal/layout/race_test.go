@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -22,7 +22,7 @@ func TestManyNested(t *testing.T) {
 			plant(t, st, fmt.Sprintf("%s/sub/%d", e.Key, i), "x")
 		}
 		wants(t, "a newcomer's look", st.cost(func() { look(t, e, "") }), "1 GET, 0 PUT, 1 LIST, 0 DELETE")
-		wants(t, "a claim", strings.Fields(st.cost(func() { write(t, e, protocol.Claim, s) }))[4], "1")
+		wants(t, "a claim", strings.Fields(st.cost(func() { write(t, e, candidate.Claim, s) }))[4], "1")
 	})
 }
 
@@ -31,7 +31,7 @@ func TestMadeByHand(t *testing.T) {
 	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		r := newRecord(false)
 		r.AcquiredAt = time.Time{}
-		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Free, Record: r}); err != nil {
+		if _, err := e.Write(t.Context(), candidate.Write{Op: candidate.Free, Record: r}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -47,7 +47,7 @@ func TestTwoCollect(t *testing.T) {
 	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		var s layout.Snapshot
 		for s.Record.Epoch < 500 {
-			s = write(t, e, protocol.Free, write(t, e, protocol.Claim, s))
+			s = write(t, e, candidate.Free, write(t, e, candidate.Claim, s))
 		}
 		time.Sleep(time.Hour)
 		first := layout.EpochKey(e.Key, 1)
@@ -73,7 +73,7 @@ func TestHalfTakeover(t *testing.T) {
 		if !e.IfMatch {
 			return // there it is one write
 		}
-		s := write(t, e, protocol.Claim, layout.Snapshot{})
+		s := write(t, e, candidate.Claim, layout.Snapshot{})
 		ctx, cancel := context.WithCancel(t.Context())
 		puts := 0
 		st.before = func(op, _ string) {
@@ -85,7 +85,7 @@ func TestHalfTakeover(t *testing.T) {
 		}
 		next := newRecord(true)
 		next.WriteID, next.RenewedAt = "rival.1", s.Record.RenewedAt.Add(time.Hour)
-		if _, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: next, Over: s.Record, Expect: s.Version}); err == nil {
+		if _, err := e.Write(ctx, candidate.Write{Op: candidate.Claim, Record: next, Over: s.Record, Expect: s.Version}); err == nil {
 			t.Fatal("it took over")
 		}
 		for term, err := range e.Terms(t.Context()) {
@@ -96,7 +96,7 @@ func TestHalfTakeover(t *testing.T) {
 		// And where it was the holder itself, which wanted another lease.
 		st.before = nil
 		ctx, cancel = context.WithCancel(t.Context())
-		s = write(t, e, protocol.Claim, look(t, e, ""))
+		s = write(t, e, candidate.Claim, look(t, e, ""))
 		puts = 0
 		st.before = func(op, _ string) {
 			if op == "put" {
@@ -107,7 +107,7 @@ func TestHalfTakeover(t *testing.T) {
 		}
 		next = newRecord(true)
 		next.RenewedAt = s.Record.RenewedAt.Add(time.Hour)
-		if _, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: next, Over: s.Record, Expect: s.Version}); err == nil {
+		if _, err := e.Write(ctx, candidate.Write{Op: candidate.Claim, Record: next, Over: s.Record, Expect: s.Version}); err == nil {
 			t.Fatal("it has another lease")
 		}
 		st.before = nil

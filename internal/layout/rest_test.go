@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -47,7 +47,7 @@ func TestRestIsDated(t *testing.T) {
 				}
 				write := func(key string, rest *record.Rest) {
 					r := record.Record{Token: 1, TTL: time.Second, WriteID: "me.1", Rest: rest}
-					if _, err := lay(key).Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: r}); err != nil {
+					if _, err := lay(key).Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: r}); err != nil {
 						t.Fatal(err)
 					}
 				}

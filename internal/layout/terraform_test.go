@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -36,7 +36,7 @@ func TestMarkerForTerraform(t *testing.T) {
 	const key = "prod/terraform.tfstate.tflock"
 	st := memstore.New()
 	m := layout.Marker{Store: st, Key: key, TTL: 15 * time.Second, IfMatch: true}
-	claim := protocol.Write{Op: protocol.Claim, Record: newRecord(true)}
+	claim := candidate.Write{Op: candidate.Claim, Record: newRecord(true)}
 	claim.Record.Token, claim.Record.WriteID = 0, "0f9c.7"
 	claimed, err := m.Write(t.Context(), claim)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestMarkerForTerraform(t *testing.T) {
 	seen := look(t, m, "")
 	wants(t, "seen", seen.Record.Unknown, claimed.Record.Unknown)
 
-	renewal := protocol.Write{Op: protocol.Renew, Record: seen.Record, Over: seen.Record, Expect: seen.Version}
+	renewal := candidate.Write{Op: candidate.Renew, Record: seen.Record, Over: seen.Record, Expect: seen.Version}
 	renewal.Record.WriteID, renewal.Record.ExpiresAt = "0f9c.8", seen.Record.ExpiresAt.Add(time.Hour)
 	renewed, err := m.Write(t.Context(), renewal)
 	if err != nil {
@@ -61,7 +61,7 @@ func TestMarkerForTerraform(t *testing.T) {
 		t.Errorf("renewed it says %+v", second)
 	}
 
-	next := protocol.Write{Op: protocol.Claim, Record: renewed.Record, Over: renewed.Record, Expect: renewed.Version}
+	next := candidate.Write{Op: candidate.Claim, Record: renewed.Record, Over: renewed.Record, Expect: renewed.Version}
 	next.Record.WriteID, next.Record.Holder, next.Record.AcquiredAt = "0f9c.9", strings.Repeat("ä", 1000), time.Now().Add(time.Second)
 	if _, err = m.Write(t.Context(), next); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
@@ -104,11 +105,11 @@ type Answer struct {
 func (r *Requests) Sent(action protocol.Action, now time.Duration) bool {
 	var op string
 	switch a := action.(type) {
-	case protocol.Read, queue.Read:
+	case candidate.Read, queue.Read:
 		op = "read"
-	case protocol.Check:
+	case candidate.Check:
 		op = "check"
-	case protocol.Write:
+	case candidate.Write:
 		op = a.Op.String()
 	case queue.Write:
 		op = "write"
@@ -123,11 +124,11 @@ func (r *Requests) Sent(action protocol.Action, now time.Duration) bool {
 func (r *Requests) Answered(ev protocol.Event, now time.Duration) (Answer, bool) {
 	var err error
 	switch ev := ev.(type) {
-	case protocol.ReadDone:
+	case candidate.ReadDone:
 		err = ev.Err
-	case protocol.WriteDone:
+	case candidate.WriteDone:
 		err = ev.Err
-	case protocol.Checked:
+	case candidate.Checked:
 		err = ev.Err
 	case queue.ReadDone:
 		err = ev.Err

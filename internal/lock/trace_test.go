@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
@@ -72,17 +73,17 @@ func TestRequests(t *testing.T) {
 		done protocol.Event
 		err  error
 	}{
-		{"read", protocol.Read{}, protocol.ReadDone{}, nil},
-		{"read", protocol.Read{}, protocol.ReadDone{Err: failed}, failed},
-		{"check", protocol.Check{}, protocol.Checked{Err: failed}, failed},
-		{"claim", protocol.Write{Op: protocol.Claim}, protocol.WriteDone{}, nil},
-		{"renew", protocol.Write{Op: protocol.Renew}, protocol.WriteDone{Err: failed}, failed},
-		{"free", protocol.Write{Op: protocol.Free}, protocol.WriteDone{}, nil},
+		{"read", candidate.Read{}, candidate.ReadDone{}, nil},
+		{"read", candidate.Read{}, candidate.ReadDone{Err: failed}, failed},
+		{"check", candidate.Check{}, candidate.Checked{Err: failed}, failed},
+		{"claim", candidate.Write{Op: candidate.Claim}, candidate.WriteDone{}, nil},
+		{"renew", candidate.Write{Op: candidate.Renew}, candidate.WriteDone{Err: failed}, failed},
+		{"free", candidate.Write{Op: candidate.Free}, candidate.WriteDone{}, nil},
 		{"read", queue.Read{}, queue.ReadDone{Err: failed}, failed},
 		{"write", queue.Write{}, queue.WriteDone{Err: failed}, failed},
 	} {
 		var r lock.Requests
-		if r.Sent(protocol.Granted{}, 1) || !r.Sent(c.sent, 2) || r.Sent(protocol.Seen{}, 3) {
+		if r.Sent(candidate.Granted{}, 1) || !r.Sent(c.sent, 2) || r.Sent(protocol.Seen{}, 3) {
 			t.Errorf("%s: what is sent is not known", c.op)
 		}
 		if _, is := r.Answered(protocol.Tick{}, 4); is {

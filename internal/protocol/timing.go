@@ -7,6 +7,17 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
+// Now is the time on the driver's clocks. It is an argument, not a function, so a step sees a
+// single time, and a test can choose it.
+type Now struct {
+	Clock time.Duration // suspend-aware and monotonic: all decisions use it
+	Wall  time.Time     // for the times in records, which are for people only
+}
+
+// Version is the store's name for one state of the object, and empty if there is no object. You can
+// only compare versions for equality: stores do not promise that later ones are larger.
+type Version string
+
 // Drift is the inverse of the largest rate error, against real time, of any candidate's clock:
 // a twelfth, the default slew limit of chrony, and more than ntpd or a bad quartz ever shows. A
 // larger bound would shorten validity and lengthen patience. Every lease since Gray's and
@@ -62,22 +73,22 @@ func SeldomWatch(ttl time.Duration) time.Duration { return ttl * 8 / 5 }
 // MaxRequest bounds every request: one that takes longer is not coming back.
 const MaxRequest = 10 * time.Second
 
+// FirstPoll is the first poll interval after a lock got a new holder.
+const FirstPoll = 20 * time.Millisecond
+
 // Never is a reading that no clock reaches.
 const Never = time.Duration(math.MaxInt64)
 
-const (
-	// recent is how old knowledge of a numbered lock may be. Numbers are collected at the age
-	// of a day.
-	recent = time.Hour
+// EnoughTries is how many failures in a row are reported. An acquisition that does not wait ends
+// with the last one. Others continue and say so.
+const EnoughTries = 3
 
-	// enoughLeft is the inverse of the part of the TTL that must be left for a lease's record
-	// to be deleted.
-	enoughLeft = 4
-
-	// EnoughTries is how many failures in a row are reported. An acquisition that does not wait
-	// ends with the last one. Others continue and say so.
-	EnoughTries = 3
-
-	// reminder is the interval between reports while a store keeps failing.
-	reminder = time.Minute
-)
+// FirstToken returns where a new object's tokens start: at the store's time in milliseconds, or
+// else the wall clock's. In practice, they are above those of a deleted object with the same
+// name.
+func FirstToken(date, wall time.Time) int64 {
+	if date.IsZero() {
+		date = wall
+	}
+	return max(date.UnixMilli(), 1)
+}

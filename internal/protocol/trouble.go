@@ -10,17 +10,16 @@ import (
 // whatever the answer was and whatever made the next one due, so lasting failures never cause
 // unbounded requests.
 type Trouble struct {
-	Reads    int           // failed reads, in a row
-	Writes   int           // failed writes, in a row
-	slow     int           // claims in a row with a useless, late answer
-	LookAt   time.Duration // no read is sent before this
-	TryAt    time.Duration // and no write
-	Err      error         // why the last try failed; nil: none has since the last success
-	reported time.Duration // Troubled is not sent again before this
+	Reads  int           // failed reads, in a row
+	Writes int           // failed writes, in a row
+	LookAt time.Duration // no read is sent before this
+	TryAt  time.Duration // and no write
+	Err    error         // why the last try failed; nil: none has since the last success
+	Quiet  time.Duration // Troubled is not sent again before this
 }
 
-// forget forgets earlier failures: the user's next request need not wait for them.
-func (t *Trouble) forget() { *t = Trouble{reported: t.reported} }
+// Forget forgets earlier failures: the user's next request need not wait for them.
+func (t *Trouble) Forget() { *t = Trouble{Quiet: t.Quiet} }
 
 // Looked notes that a read was answered.
 func (t *Trouble) Looked() {
@@ -44,23 +43,6 @@ func (t *Trouble) Unwanted() {
 	}
 }
 
-// lookFailed handles a failed read.
-func (c *Candidate) lookFailed(err error, now Now, out *Actions) {
-	c.trouble.Reads++
-	c.trouble.LookAt = now.Clock + c.retryDelay(c.trouble.Reads)
-	c.due = c.trouble.LookAt
-	c.trouble.Failed(c.trouble.Reads, err, c.cfg.Reaper, now, out)
-}
-
-// tryFailed handles a failed write. The candidate reads at once whether it landed.
-func (c *Candidate) tryFailed(err error, now Now, out *Actions) {
-	c.trouble.Writes++
-	c.trouble.TryAt = now.Clock + c.retryDelay(c.trouble.Writes)
-	c.obs.fresh = false
-	c.due = now.Clock
-	c.trouble.Failed(c.trouble.Writes, err, c.cfg.Reaper, now, out)
-}
-
 // Failed notes the n-th failure in a row. It adds a Troubled for the third, and then once a
 // minute or always.
 func (t *Trouble) Failed(n int, err error, always bool, now Now, out *Actions) {
@@ -74,8 +56,8 @@ func (t *Trouble) Failed(n int, err error, always bool, now Now, out *Actions) {
 // what matters in a log, and less often would hide that the store still fails. A Reaper reports
 // always, because each of its waiters counts its own minutes.
 func (t *Trouble) Report(err error, always bool, now Now, out *Actions) {
-	if now.Clock >= t.reported || always {
-		t.reported = now.Clock + reminder
+	if now.Clock >= t.Quiet || always {
+		t.Quiet = now.Clock + time.Minute
 		out.Add(Troubled{err})
 	}
 }
@@ -88,29 +70,25 @@ func (t *Trouble) NoAnswer() error {
 	return fmt.Errorf("%w: %w", ErrNoAnswer, t.Err)
 }
 
-// resting reports whether a write must wait, and plans the next step for then. A failed write
-// is followed by a pause even if the read in between succeeds. Otherwise, a store that answers
-// reads and refuses writes would get them as fast as it answers.
-func (c *Candidate) resting(now Now) bool {
-	if now.Clock >= c.trouble.TryAt {
-		return false
-	}
-	c.due = c.trouble.TryAt
-	return true
-}
+// The bounds of every pause.
+const (
+	MinPause = 50 * time.Millisecond
+	MaxPause = 4 * time.Second
+)
 
-// retryDelay returns the pause after the n-th failure in a row. A holder has little time to
-// renew its lease, so its pause is at most a sixth of the TTL. Others need not be slower than a
-// renewal interval. Their pauses vary, so candidates do not all come back at once after a
-// common failure.
-func (c *Candidate) retryDelay(n int) time.Duration {
-	pause := Pause(n, c.cfg.Retries)
-	if c.phase != clear {
-		return min(pause, max(c.cfg.TTL/6, MinPause))
+// Pause returns how long to wait before the next try after n failures in a row. Every retry of a
+// request to a store waits for it, so no answer of a store causes a flood of requests, and nothing
+// stays idle for long after the store has recovered.
+//
+// The pauses are those in retries, then the last one doubled after each failure. None is shorter
+// than MinPause doubled n-1 times, or longer than MaxPause. Nil means 100 ms and 1 s.
+func Pause(n int, retries []time.Duration) time.Duration {
+	if n <= 0 {
+		return 0
 	}
-	pause = min(pause, max(Renewal(c.cfg.TTL), time.Second))
-	return pause + c.rng.Jitter(pause/4)
+	if len(retries) == 0 {
+		retries = []time.Duration{100 * time.Millisecond, time.Second}
+	}
+	pause := retries[min(n, len(retries))-1] << min(max(n-len(retries), 0), 16)
+	return min(max(pause, MinPause<<min(n-1, 16)), MaxPause)
 }
-
-// Trouble returns why the last try failed, or nil if none has since the last success.
-func (c *Candidate) Trouble() error { return c.trouble.Err }

@@ -40,7 +40,12 @@ var rules = []rule{
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
 	{
-		pkg: "internal/protocol/queue", // the same for semaphores
+		pkg: "internal/protocol/candidate", // the same for locks
+		may: []string{"std", "internal/protocol", "internal/record"},
+		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
+	},
+	{
+		pkg: "internal/protocol/queue", // and for semaphores
 		may: []string{"std", "internal/protocol", "internal/record"},
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
@@ -52,21 +57,21 @@ var rules = []rule{
 	{
 		// A program that only holds locks does not link it: the root does not import it.
 		pkg: "admin",
-		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"},
+		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
-	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record"}},
-	{pkg: "internal/lock", may: []string{"std", "internal/clock", "internal/engine", "internal/protocol", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/protocol/candidate", "internal/record"}},
+	{pkg: "internal/lock", may: []string{"std", "internal/clock", "internal/engine", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
-	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/protocol/queue", "internal/record"}},
+	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
 		// drives the candidates has no other (see the linter's rules).
 		pkg: "internal/engine",
-		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record"},
+		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/protocol/queue", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
-	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/protocol/queue", "internal/record"}},
+	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
 	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record", "internal/testenv"}},
@@ -115,7 +120,7 @@ var rules = []rule{
 	{
 		pkg: "proof/sim",
 		may: []string{
-			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/protocol/queue", "internal/record", "internal/register",
+			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record", "internal/register",
 		},
 	},
 	{pkg: "proof/...", may: []string{"std"}},
@@ -143,7 +148,7 @@ var rules = []rule{
 		},
 	},
 
-	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/session", "internal/record"}},
+	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/record"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
 	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/protocol"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
@@ -180,7 +185,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/protocol/queue", "internal/record", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {

@@ -44,10 +44,10 @@ func (t test) String() string {
 //
 //	# Why this is a rule, if its name does not say it.
 //	rule A3 a lease after one's own has the same token
-//	file internal/protocol/observation.go
+//	file internal/protocol/candidate/look.go
 //	-	return o.top + 1
 //	+	return o.top
-//	test ./internal/protocol TestScenarios/a03
+//	test ./internal/protocol/candidate TestScenarios/a03
 //	test ./proof/sim TestSimulation
 //
 // The lines after "file" are those of a diff: present lines after "-" or a space, new lines after

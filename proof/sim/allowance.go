@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // While a failure lasts, each candidate has allowances of requests. They are derived from the
@@ -63,7 +64,7 @@ func per(one, while time.Duration, n int64) time.Duration {
 // earlier attempts cannot land any more.
 func (l *lasting) changed(r *request) {
 	from := r.from.from
-	if c := r.from; c.write != nil && c.write.Op == protocol.Claim && from.claims-c.number >= manyOpen-1 {
+	if c := r.from; c.write != nil && c.write.Op == candidate.Claim && from.claims-c.number >= manyOpen-1 {
 		l.met(OldestLands, r.key)
 	}
 	for _, m := range from.on.all() {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -15,14 +15,14 @@ import (
 // A call is a call of a layout, or a collection of epochs. It is a coroutine, and stops at each
 // request to its store, the remote.
 type call struct {
-	by          *process        // nil: a collection
-	on          *machine        // of by
-	from        *member         // nil: a collection, or a part of the semaphore
-	part        *part           // nil: none
-	to          *flights        // to the object; nil: a collection
-	write       *protocol.Write // nil: a read, or no candidate's call
-	change      *record.Table   // a part writes it; nil: none
-	done        func()          // called at its end
+	by          *process         // nil: a collection
+	on          *machine         // of by
+	from        *member          // nil: a collection, or a part of the semaphore
+	part        *part            // nil: none
+	to          *flights         // to the object; nil: a collection
+	write       *candidate.Write // nil: a read, or no candidate's call
+	change      *record.Table    // a part writes it; nil: none
+	done        func()           // called at its end
 	begun       bool
 	finished    bool
 	number      int           // of the claim
@@ -78,7 +78,7 @@ func (r *request) writes() bool { return r.op == "put" || r.op == "delete" }
 
 func (r *request) claims() bool {
 	c := r.from
-	return r.op == "put" && (c.change != nil || c.write != nil && c.write.Op == protocol.Claim)
+	return r.op == "put" && (c.change != nil || c.write != nil && c.write.Op == candidate.Claim)
 }
 
 func (r *request) fails(kind error) *store.Error {

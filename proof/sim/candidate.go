@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -49,7 +50,7 @@ func (cs *candidates) start(m *member) {
 }
 
 // init gives a member a new candidate, with a new incarnation.
-func (cs *candidates) init(m *member, cfg protocol.Config) {
+func (cs *candidates) init(m *member, cfg candidate.Config) {
 	m.cfg = cfg
 	m.cfg.Incarnation = cs.incarnation(m.process)
 	cs.add(m)
@@ -84,7 +85,7 @@ func (o owner) Place() engine.Place {
 
 var silent = slog.New(slog.DiscardHandler)
 
-func (o owner) Config() protocol.Config             { return o.m.cfg }
+func (o owner) Config() candidate.Config            { return o.m.cfg }
 func (o owner) Session(name string) *engine.Session { return o.find(name).engine() }
 func (o owner) Context() context.Context            { return context.Background() }
 func (o owner) EndLease(error)                      { o.m.stopped = true }
@@ -96,7 +97,7 @@ func (o owner) Watcher(session string, of *engine.Engine) engine.Owner {
 func (cs *candidates) watcher(p *process, ttl time.Duration, session string, of *engine.Engine) engine.Owner {
 	r := &member{process: p, on: cs.find(session).heartbeat.on, e: of, ttl: ttl, reaps: true}
 	r.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: session} }
-	r.cfg = protocol.Config{TTL: r.ttl, Holder: r.process.String(), Layout: record.LayoutSession}
+	r.cfg = candidate.Config{TTL: r.ttl, Holder: r.process.String(), Layout: record.LayoutSession}
 	r.on.reapers = append(r.on.reapers, r)
 	cs.add(r)
 	return owner{cs, r}
@@ -123,14 +124,14 @@ func (o owner) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Ev
 func (o owner) taken(ev protocol.Event) {
 	m := o.m
 	o.logf("%v  %s", m, brief{ev})
-	if asked, is := ev.(protocol.Acquire); is {
+	if asked, is := ev.(candidate.Acquire); is {
 		m.terms = agreed{Terms: asked.Terms}
 	}
 	o.returns.called(m, ev)
 	switch ev := ev.(type) {
-	case protocol.SetMeta:
+	case candidate.SetMeta:
 		m.metaAsked(ev)
-	case protocol.Acquire:
+	case candidate.Acquire:
 		m.wants = true
 	case protocol.Cancel:
 		if m.reaps {
@@ -139,13 +140,13 @@ func (o owner) taken(ev protocol.Event) {
 	case protocol.SessionOver:
 		m.told = o.find(ev.Session)
 		m.renew()
-	case protocol.ReadDone:
+	case candidate.ReadDone:
 		m.answers.err = ev.Err
-	case protocol.Checked:
+	case candidate.Checked:
 		if m.answers.err = ev.Err; ev.Err == nil {
 			o.met(Judged, ev.Session)
 		}
-	case protocol.WriteDone:
+	case candidate.WriteDone:
 		m.answers.err = ev.Err
 		o.returns.tried(m.answers)
 	}
@@ -166,42 +167,42 @@ func (o owner) stepped(ev protocol.Event) {
 func (cs *candidates) do(m *member, action protocol.Action) {
 	cs.ledger.keeps(m, action)
 	switch a := action.(type) {
-	case protocol.Read:
+	case candidate.Read:
 		m.blind = 0
-	case protocol.NoticeGiven:
+	case candidate.NoticeGiven:
 		if a.Known > m.clock() {
 			cs.met(Noticed, m)
 		}
-	case protocol.Write:
-		if a.Op == protocol.Free && m.told != nil && a.Over.Session == m.told.String() {
+	case candidate.Write:
+		if a.Op == candidate.Free && m.told != nil && a.Over.Session == m.told.String() {
 			cs.violated(Budget, "%v frees a lock that it has left under the session %v, which is over", m, m.told)
 		}
-	case protocol.Granted:
+	case candidate.Granted:
 		m.wants, m.leased, m.stopped, m.under = false, true, false, m.session
 		m.busy = cs.now + cs.pick(40*time.Second, 8*time.Second, time.Second, 0)
 		cs.ledger.grant(m)
 		cs.lasting.startAt(granted)
-	case protocol.Failed:
+	case candidate.Failed:
 		m.wants = false
 		if m.attaches != nil {
 			cs.users.notAttached(m, a)
 		}
-	case protocol.Refused, protocol.Reaped:
+	case candidate.Refused, candidate.Reaped:
 		m.wants = false
-	case protocol.Detached:
+	case candidate.Detached:
 		cs.users.detached(m, a)
-	case protocol.Lost:
+	case candidate.Lost:
 		m.ended = m.claim
-	case protocol.Released:
+	case candidate.Released:
 		m.ended, m.leased, m.releasing, m.under = m.claim, false, false, nil
 	case protocol.SessionOrphan:
 		cs.find(a.Session).mustEnd = true
 		cs.met(OrphanEnds, a.Session)
-	case protocol.Waiting:
+	case candidate.Waiting:
 		cs.lasting.startAt(waits)
-	case protocol.Vanished:
+	case candidate.Vanished:
 		m.vanished = a.Record
-	case protocol.PollPeer:
+	case candidate.PollPeer:
 		cs.peers.poll(m, a)
 	}
 	switch {
@@ -254,7 +255,7 @@ func (h heartbeat) Over(why error) {
 func (h heartbeat) Unused() {
 	h.m.releasing = true
 	h.m.renew()
-	h.m.e.Release(func() protocol.Release { return protocol.Release{} })
+	h.m.e.Release(func() candidate.Release { return candidate.Release{} })
 }
 
 // A runtime is an engine's runtime: its process, and the world's queue of events.
@@ -360,10 +361,10 @@ func (rt memberRuntime) Ask(r engine.Request) (giveUp func()) {
 	switch a := r.For.(type) {
 	case nil: // a collection, whose answer no candidate awaits
 		c.from, c.done = nil, r.Done
-	case protocol.Write:
+	case candidate.Write:
 		c.write = &a
 		rt.injector.duringWrite(c, m, func() { rt.users.abandon(m) }, rt.injector.rival)
-		if a.Op == protocol.Claim {
+		if a.Op == candidate.Claim {
 			m.claims++
 			c.number = m.claims
 		}

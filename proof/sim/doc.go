@@ -1,7 +1,7 @@
 // Package sim plays fleets of candidates against the worst behaviour of a store, a network,
 // clocks and users, and checks leasehold's promises at every step.
 //
-// The candidates are real: protocol.Candidate over the real layouts, driven by the engine that
+// The candidates are real: candidate.Machine over the real layouts, driven by the engine that
 // ships, with its sessions and reapers. Everything around them is simulated by a [world] with one
 // queue of events. No result depends on real time, map order or the scheduler.
 //

@@ -7,7 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -68,7 +68,7 @@ type member struct {
 	*process
 	on    *lock
 	e     *engine.Engine
-	cfg   protocol.Config
+	cfg   candidate.Config
 	lay   func(st store.Store) layout.Layout
 	ttl   time.Duration
 	terms agreed // of its acquisition or lease
@@ -88,18 +88,18 @@ type member struct {
 	busy      time.Duration // until then its user needs the lease
 	contends  bool          // after the faults, its user wants the lock and keeps it
 
-	parked []question           // by peers
-	said   *protocol.PeerAnswer // the first answer of its life
+	parked []question            // by peers
+	said   *candidate.PeerAnswer // the first answer of its life
 
-	beats    *session     // it is the heartbeat of this session
-	reaps    bool         // it waits for a session to end
-	heard    int64        // then: Freed.Count of the last heartbeat
-	session  *session     // of the acquisition; nil: none
-	under    *session     // of the lease
-	told     *session     // the last session known to have ended
-	stopped  bool         // its user was told that the lease ended with its session
-	attaches *paper       // the paper in use; nil: none
-	using    protocol.Use // its purpose
+	beats    *session      // it is the heartbeat of this session
+	reaps    bool          // it waits for a session to end
+	heard    int64         // then: Freed.Count of the last heartbeat
+	session  *session      // of the acquisition; nil: none
+	under    *session      // of the lease
+	told     *session      // the last session known to have ended
+	stopped  bool          // its user was told that the lease ended with its session
+	attaches *paper        // the paper in use; nil: none
+	using    candidate.Use // its purpose
 	owed
 	may        allowances
 	blind      time.Duration // since when only peers have kept it from reading; 0: they have not
@@ -138,7 +138,7 @@ func (m *member) String() string {
 	return fmt.Sprintf("%v/%s", m.process, m.on.key)
 }
 
-func (m *member) c() *protocol.Candidate { return m.e.Candidate() }
+func (m *member) c() *candidate.Machine { return m.e.Candidate() }
 
 // valid reports whether the member's lease is valid now (rules A10 and D4).
 func (m *member) valid() bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
@@ -38,24 +39,24 @@ type Config struct {
 // itself, because the layout's sweep reads the real clock.
 type way struct {
 	name string
-	cfg  protocol.Config
+	cfg  candidate.Config
 	lay  func(st store.Store, key string, ttl time.Duration) layout.Layout
 }
 
 var ways = []way{
-	{"object", protocol.Config{}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+	{"object", candidate.Config{}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Object{Store: st, Key: key}
 	}},
-	{"epochs", protocol.Config{Numbered: true, Layout: layout.EpochsName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+	{"epochs", candidate.Config{Numbered: true, Layout: layout.EpochsName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Epochs{Store: st, Key: key}
 	}},
-	{"epochs+if-match", protocol.Config{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+	{"epochs+if-match", candidate.Config{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Epochs{Store: st, Key: key, IfMatch: true}
 	}},
-	{"marker", protocol.Config{Tokenless: true, WriteOnce: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+	{"marker", candidate.Config{Tokenless: true, WriteOnce: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
 		return layout.Marker{Store: st, Key: key, TTL: ttl}
 	}},
-	{"marker+if-match", protocol.Config{Tokenless: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+	{"marker+if-match", candidate.Config{Tokenless: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
 		return layout.Marker{Store: st, Key: key, TTL: ttl, IfMatch: true}
 	}},
 }
@@ -153,29 +154,29 @@ type brief struct{ it any }
 
 func (b brief) String() string {
 	switch x := b.it.(type) {
-	case protocol.Read:
+	case candidate.Read:
 		return fmt.Sprintf("Read unless %q within %v", x.Unless, x.Timeout)
-	case protocol.Write:
+	case candidate.Write:
 		return fmt.Sprintf("Write %v %s over %q within %v", x.Op, showRecord(x.Record), x.Expect, x.Timeout)
-	case protocol.ReadDone:
+	case candidate.ReadDone:
 		shown := [...]string{"Unread", "Found", "Same", "Absent", "Foreign"}[x.Shown]
 		if x.Shown == protocol.Found {
 			shown += fmt.Sprintf(" %s as %q, %v old", showRecord(x.Record), x.Version, x.Age)
 		}
 		return fmt.Sprintf("ReadDone %s, error %v, final %t", shown, x.Err, x.Fatal)
-	case protocol.WriteDone:
+	case candidate.WriteDone:
 		return fmt.Sprintf("WriteDone as %q, error %v, void %t, final %t", x.Version, x.Err, x.Void, x.Fatal)
-	case protocol.Sighted:
+	case candidate.Sighted:
 		return "Sighted " + brief{x.Answer}.String()
-	case protocol.PeerAnswer:
+	case candidate.PeerAnswer:
 		return fmt.Sprintf("Heard %+v, error %v, proof %t", x.Status, x.Err, x.Proof != nil)
-	case protocol.Waiting:
+	case candidate.Waiting:
 		return "Waiting for " + showRecord(x.Record)
-	case protocol.Refused:
+	case candidate.Refused:
 		return "Refused for " + showRecord(x.Record)
-	case protocol.Expired:
+	case candidate.Expired:
 		return "Overdue is " + showRecord(x.Record)
-	case protocol.Vanished:
+	case candidate.Vanished:
 		return "Vanished is " + showRecord(x.Record)
 	case queue.Write:
 		return fmt.Sprintf("WriteTable %s over %q within %v", showTable(x.Table), x.Expect, x.Timeout)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // A lasting is a failure of all requests of some kind: they get the same answer, or none. Each
@@ -96,9 +97,9 @@ func (l *lasting) startAt(m moment) {
 func (l *lasting) startWith(r *request) {
 	switch c := r.from; {
 	case c.write == nil || c.from.on.session != nil:
-	case c.write.Op == protocol.Claim:
+	case c.write.Op == candidate.Claim:
 		l.startAt(claims)
-	case c.write.Op == protocol.Free:
+	case c.write.Op == candidate.Free:
 		l.startAt(releases)
 	}
 }

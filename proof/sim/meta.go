@@ -3,7 +3,7 @@ package sim
 import (
 	"strconv"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -28,11 +28,11 @@ func (u *users) setMeta(m *member) {
 	m.renew()
 	for range 1 + u.choose(3) {
 		u.changes++
-		m.e.Tell(protocol.SetMeta{Number: u.changes, Meta: map[string]string{metaName: strconv.Itoa(u.changes)}})
+		m.e.Tell(candidate.SetMeta{Number: u.changes, Meta: map[string]string{metaName: strconv.Itoa(u.changes)}})
 	}
 }
 
-func (m *member) metaAsked(ev protocol.SetMeta) {
+func (m *member) metaAsked(ev candidate.SetMeta) {
 	if m.c().Lease().Token == 0 && !m.cfg.Tokenless || !m.leased {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // A paper is a detached lease in its owner's hands. The owner works under it until a time on its
@@ -13,7 +14,7 @@ import (
 type paper struct {
 	on       *lock
 	claim    int // the one that began the lease
-	proof    protocol.Proof
+	proof    candidate.Proof
 	owner    *process
 	deadline time.Duration // on the owner's clock, the owner relies on it until then
 	tries    int
@@ -43,12 +44,12 @@ func (u *users) detach(m *member) bool {
 	}
 	m.releasing, m.owesDetach = true, true
 	m.renew()
-	m.e.Tell(protocol.Detach{})
+	m.e.Tell(candidate.Detach{})
 	return true
 }
 
 // detached makes a paper of a detached or renewed lease.
-func (u *users) detached(m *member, a protocol.Detached) {
+func (u *users) detached(m *member, a candidate.Detached) {
 	p := &paper{on: m.on, claim: m.claim, owner: m.process, lineage: &lineage{}}
 	if from := m.attaches; from != nil {
 		m.attaches, m.wants = nil, false
@@ -70,7 +71,7 @@ func (u *users) detached(m *member, a protocol.Detached) {
 	}
 	// The owner uses the clock of the last writer's machine.
 	p.deadline = m.c().Deadline()
-	p.proof = protocol.Proof{Token: a.Record.Token, WriteID: a.Record.WriteID, Expires: a.Record.ExpiresAt}
+	p.proof = candidate.Proof{Token: a.Record.Token, WriteID: a.Record.WriteID, Expires: a.Record.ExpiresAt}
 	u.papers(p)
 }
 
@@ -99,37 +100,37 @@ func (u *users) attachIn(pause time.Duration, p *paper) {
 			u.attachIn(u.pick(time.Second, 100*time.Millisecond), p)
 			return
 		}
-		u.attach(m, p, protocol.Use(u.choose(3)))
+		u.attach(m, p, candidate.Use(u.choose(3)))
 	})
 }
 
 // attach uses a paper. An owner stores the renewal's mark before it sends the renewal, so that a
 // crash does not lose the lease.
-func (u *users) attach(m *member, p *paper, use protocol.Use) {
+func (u *users) attach(m *member, p *paper, use candidate.Use) {
 	proof := p.proof
 	switch use {
-	case protocol.ToRenew:
+	case candidate.ToRenew:
 		p.mark(m.c().NextIncarnation())
 		for _, other := range p.on.papers { // a shorter promise also shortens the others' (A7)
 			if other.claim == p.claim {
 				other.deadline = min(other.deadline, other.owner.clock()+protocol.Validity(m.ttl))
 			}
 		}
-	case protocol.ToRelease:
+	case candidate.ToRelease:
 		p.lineage.ended, p.lineage.freed = true, true
-	case protocol.ToHold:
+	case candidate.ToHold:
 		p.lineage.ended = true
 	}
 	u.met(Attached, m, use)
 	m.session, m.attaches, m.using, m.wants = nil, p, use, true
 	m.renew()
-	m.e.Attach(protocol.Attach{Proof: proof, Use: use})
+	m.e.Attach(candidate.Attach{Proof: proof, Use: use})
 }
 
-func (u *users) notAttached(m *member, a protocol.Failed) {
+func (u *users) notAttached(m *member, a candidate.Failed) {
 	p := m.attaches
 	m.attaches = nil
-	if a.Open != "" && m.using == protocol.ToHold { // a renewal's mark was stored before it was sent
+	if a.Open != "" && m.using == candidate.ToHold { // a renewal's mark was stored before it was sent
 		p.mark(a.Open)
 	}
 	for _, lost := range []error{protocol.ErrCopied, protocol.ErrTaken, protocol.ErrFreed, protocol.ErrVanished} {

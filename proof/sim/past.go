@@ -63,8 +63,8 @@ func (led *ledger) remembered(r *request, claims bool) {
 	}
 }
 
-// candidate returns the common part of one candidate's incarnations: see incarnation.
-func candidate(incarnation string) string {
+// family returns the common part of one candidate's incarnations: see incarnation.
+func family(incarnation string) string {
 	return strings.Join(strings.SplitN(incarnation, "-", 4)[:3], "-")
 }
 
@@ -87,7 +87,7 @@ func (led *ledger) told(l *lock, past []record.Past) (told, newest int) {
 			return told, newest
 		}
 		for n := begin; n < end; n++ { // the last holder has claimed the next lease
-			if before, next := l.claims[n].wrote, l.claims[n+1]; candidate(before.Incarnation()) != candidate(next.incarnation) || before.Holder != p.Holder && !l.deleted {
+			if before, next := l.claims[n].wrote, l.claims[n+1]; family(before.Incarnation()) != family(next.incarnation) || before.Holder != p.Holder && !l.deleted {
 				led.violated(Remember, "%+v is said to be of one candidate", p)
 			}
 		}

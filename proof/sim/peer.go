@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
 // A peers carries followers' questions to leaders, and answers back.
@@ -16,12 +17,12 @@ type peers struct {
 }
 
 // poll asks the candidate at an address. Without an answer, the sender gives up.
-func (ps *peers) poll(m *member, a protocol.PollPeer) {
+func (ps *peers) poll(m *member, a candidate.PollPeer) {
 	ps.lasting.countPoll(m)
 	q := question{from: m, life: m.life, number: a.Number, known: a.Known}
 	m.timeout(a.Wait+time.Second, func() {
 		if m.c().Asks(q.number) {
-			ps.deliver(q, protocol.PeerAnswer{Err: errLost})
+			ps.deliver(q, candidate.PeerAnswer{Err: errLost})
 		}
 	})
 	if l := ps.lasting; l.on && l.forges {
@@ -78,7 +79,7 @@ func (ps *peers) answer(m *member) {
 }
 
 // reply sends an answer, usually the truth.
-func (ps *peers) reply(m *member, q question, heard protocol.PeerAnswer) {
+func (ps *peers) reply(m *member, q question, heard candidate.PeerAnswer) {
 	switch {
 	case ps.hit(PeerLost):
 		return
@@ -86,7 +87,7 @@ func (ps *peers) reply(m *member, q question, heard protocol.PeerAnswer) {
 		heard = *m.said
 	case ps.hit(PeerLie):
 		seen, _, _ := q.from.c().Observed()
-		heard = protocol.PeerAnswer{Status: protocol.PeerStatus{
+		heard = candidate.PeerAnswer{Status: candidate.PeerStatus{
 			Leading: ps.choose(2) == 1, Free: ps.choose(2) == 1, Holder: seen.Holder, Token: seen.Token + int64(ps.choose(2)),
 			Incarnation: seen.Incarnation(), Valid: time.Duration(ps.choose(40)) * 10 * time.Second, Version: fmt.Sprint(ps.choose(3)),
 		}}
@@ -94,7 +95,7 @@ func (ps *peers) reply(m *member, q question, heard protocol.PeerAnswer) {
 	ps.after(ps.network.delay(PeerLate, false), q.from.machine, func() { ps.deliver(q, heard) })
 }
 
-func (ps *peers) deliver(q question, heard protocol.PeerAnswer) {
+func (ps *peers) deliver(q question, heard candidate.PeerAnswer) {
 	m := q.from
 	if m.life != q.life {
 		return
@@ -113,7 +114,7 @@ const fewTTLs = 3
 
 // checkLooks checks that a candidate interested in the holder sometimes reads the store, because
 // its peers' answers prove nothing.
-func (ps *peers) checkLooks(m *member, heard protocol.PeerAnswer) {
+func (ps *peers) checkLooks(m *member, heard candidate.PeerAnswer) {
 	seen, _, _ := m.c().Observed()
 	now := m.clock()
 	switch {
@@ -126,15 +127,15 @@ func (ps *peers) checkLooks(m *member, heard protocol.PeerAnswer) {
 	}
 }
 
-func (ps *peers) truth(m *member) protocol.PeerAnswer {
+func (ps *peers) truth(m *member) candidate.PeerAnswer {
 	limit := time.Duration(0) // when its session ends, on its clock
 	if m.under != nil {
 		limit = m.under.Until()
 	}
-	heard := protocol.PeerAnswer{Status: m.c().PeerStatus(m.clock(), limit)}
+	heard := candidate.PeerAnswer{Status: m.c().PeerStatus(m.clock(), limit)}
 	if heard.Status.Free && ps.name == "object" {
 		record, version := m.c().Freed()
-		heard.Proof = &protocol.ReadDone{Shown: protocol.Found, Version: version, Record: record}
+		heard.Proof = &candidate.ReadDone{Shown: protocol.Found, Version: version, Record: record}
 	}
 	return heard
 }
@@ -142,7 +143,7 @@ func (ps *peers) truth(m *member) protocol.PeerAnswer {
 // forge answers in the leader's name that it leads, and will for a long time.
 func (ps *peers) forge(q question) {
 	seen, _, _ := q.from.c().Observed()
-	word := protocol.PeerStatus{
+	word := candidate.PeerStatus{
 		Leading: true, Holder: seen.Holder, Token: seen.Token, Incarnation: seen.Incarnation(),
 		Valid: 10 * seen.TTL, Version: fmt.Sprint(seen.Token),
 	}
@@ -150,5 +151,5 @@ func (ps *peers) forge(q question) {
 	if q.known == word.Version {
 		pause = seen.TTL / 2
 	}
-	ps.after(pause, q.from.machine, func() { ps.deliver(q, protocol.PeerAnswer{Status: word}) })
+	ps.after(pause, q.from.machine, func() { ps.deliver(q, candidate.PeerAnswer{Status: word}) })
 }

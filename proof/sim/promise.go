@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/engine"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -120,10 +120,10 @@ func (led *ledger) orphans() {
 // highest epoch. A claim in the highest one ends its lease.
 func (led *ledger) written(r *request, above int64) {
 	m, record := r.from.from, r.from.write.Record
-	if m.on.session == nil && r.from.write.Op == protocol.Free && above >= 0 {
+	if m.on.session == nil && r.from.write.Op == candidate.Free && above >= 0 {
 		led.rests(m.on, record)
 	}
-	if m.on.session == nil && r.from.write.Op != protocol.Claim && above >= 0 {
+	if m.on.session == nil && r.from.write.Op != candidate.Claim && above >= 0 {
 		led.metaWritten(m, record)
 	}
 	if len(led.sessions) == 0 {
@@ -136,13 +136,13 @@ func (led *ledger) written(r *request, above int64) {
 	if record.Session != "" && !led.find(record.Session).heartbeat.on.born {
 		led.violated(D2, "%v wrote that it is under the session %s, which does not exist yet", m, record.Session)
 	}
-	if r.from.write.Op == protocol.Free && !m.leased && r.from.write.Over.Session != "" {
+	if r.from.write.Op == candidate.Free && !m.leased && r.from.write.Over.Session != "" {
 		led.met(OrphanSettled, m)
 	}
 	if above < 0 {
 		return
 	}
-	l, claim := m.on, r.from.write.Op == protocol.Claim
+	l, claim := m.on, r.from.write.Op == candidate.Claim
 	if s := l.names; claim && s != nil && !s.heartbeat.on.over && l.writer != record.Incarnation() && (s.of != m.process || s.Over() == nil) {
 		led.violated(D3, "%v has taken a lock that is under the session %v, which is not over", m, s)
 	}
@@ -155,7 +155,7 @@ func (led *ledger) written(r *request, above int64) {
 func (led *ledger) sessionWritten(m *member, r *request, record record.Record) {
 	l := m.on
 	s := l.session
-	if begins := r.only.Absent() || r.from.write.Op == protocol.Claim; begins && (l.born || m != s.heartbeat) {
+	if begins := r.only.Absent() || r.from.write.Op == candidate.Claim; begins && (l.born || m != s.heartbeat) {
 		led.violated(D1, "%v has begun the session %v, whose name was used", m, s)
 	}
 	l.born, l.there, l.over = true, true, !record.Held

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -16,20 +17,20 @@ type returns struct {
 
 func (ret *returns) called(m *member, ev protocol.Event) {
 	switch ev := ev.(type) {
-	case protocol.Acquire:
+	case candidate.Acquire:
 		m.owes, m.patient = true, ev.Wait
 		m.finals, m.attempts, m.silent, m.lookFailed, m.writeFailed = 0, 0, 0, false, false
 		if m.acquisitions++; !ev.Wait {
 			n := m.acquisitions
 			ret.within(m, 1, "TryAcquire has not returned", func() bool { return m.owes && m.acquisitions == n })
 		}
-	case protocol.Attach:
+	case candidate.Attach:
 		m.owes, m.patient = true, false
 		m.finals, m.attempts, m.silent, m.lookFailed, m.writeFailed = 0, 0, 0, false, false
 		m.acquisitions++
 		n := m.acquisitions
 		ret.within(m, 1, "an attachment has not returned", func() bool { return m.owes && m.acquisitions == n })
-	case protocol.Detach:
+	case candidate.Detach:
 		m.detaches++
 		n := m.detaches
 		// It has until the lease ends, whose TTL may be longer than the next lease's.
@@ -37,7 +38,7 @@ func (ret *returns) called(m *member, ev protocol.Event) {
 		ret.until(m.process, due, func() bool { return m.owesDetach && m.detaches == n }, func() {
 			ret.violated(Returns, "%v: a detachment has not returned by the end of its lease", m)
 		})
-	case protocol.Release:
+	case candidate.Release:
 		m.owesRelease, m.passing = true, ev.Pass
 		m.releases++
 	}
@@ -46,16 +47,16 @@ func (ret *returns) called(m *member, ev protocol.Event) {
 // returned checks that each acquisition and each release is answered once.
 func (ret *returns) returned(m *member, action protocol.Action) {
 	switch a := action.(type) {
-	case protocol.Granted, protocol.Refused, protocol.Failed, protocol.Reaped:
+	case candidate.Granted, candidate.Refused, candidate.Failed, candidate.Reaped:
 		if !m.owes {
 			ret.violated(Returns, "%v returns from an acquisition twice: %s", m, brief{a})
 		}
 		m.owes = false
-		if _, failed := a.(protocol.Failed); failed {
+		if _, failed := a.(candidate.Failed); failed {
 			m.mayFree() // landed claims may be freed as quickly as a lease is renewed
 			ret.mustSettle(m)
 		}
-	case protocol.Detached:
+	case candidate.Detached:
 		if m.owes == m.owesDetach {
 			ret.violated(Returns, "%v returns twice: %s", m, brief{a})
 		}
@@ -65,7 +66,7 @@ func (ret *returns) returned(m *member, action protocol.Action) {
 			ret.violated(Returns, "%v is told of trouble again after %v", m, ret.now-m.reminded)
 		}
 		m.silent, m.reminded = 0, ret.now
-	case protocol.Released:
+	case candidate.Released:
 		if !m.owesRelease {
 			ret.violated(Returns, "%v returns from a release twice: %s", m, brief{a})
 		}
@@ -81,7 +82,7 @@ func (ret *returns) stepped(m *member, ev protocol.Event) {
 		if m.owes {
 			ret.violated(Returns, "%v goes on after its caller has given up", m)
 		}
-	case protocol.Release:
+	case candidate.Release:
 		m.passing = false
 		if n := m.releases; m.owesRelease {
 			ret.within(m, 1, "a release has not returned", func() bool { return m.owesRelease && m.releases == n })
@@ -185,7 +186,7 @@ func (ret *returns) checkSettled(m *member) {
 }
 
 func (ret *returns) tried(c *call) {
-	if m := c.from; c.write.Op == protocol.Claim && is(c.err, store.ErrUnknownOutcome) {
+	if m := c.from; c.write.Op == candidate.Claim && is(c.err, store.ErrUnknownOutcome) {
 		if m.attempts++; m.attempts == manyOpen {
 			ret.met(ManyOpen, m)
 		}
@@ -220,7 +221,7 @@ func (ret *returns) answered(c *call, before owed) {
 		return
 	}
 	// An acquisition may have begun while an earlier one was being settled.
-	if m.finals++; m.finals > 1 || c.write != nil && c.write.Op == protocol.Claim && c.acquisition == m.acquisitions {
+	if m.finals++; m.finals > 1 || c.write != nil && c.write.Op == candidate.Claim && c.acquisition == m.acquisitions {
 		ret.violated(Returns, "%v, TTL %v, goes on after %v to %s", m, m.ttl, l.answer, l.ops)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -64,7 +65,7 @@ func (st *server) wouldLand(r *request) bool {
 }
 
 func (st *server) initialize(l *lock) {
-	r := protocol.First(protocol.Config{TTL: ttls[0], Holder: "init"}, "init", st.date(), epoch)
+	r := candidate.First(candidate.Config{TTL: ttls[0], Holder: "init"}, "init", st.date(), epoch)
 	st.objects.put(l.key, encode(r), st.date())
 	l.top = r.Token
 }

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
 // agreed is what the checks remember of an acquisition's terms.
 type agreed struct {
-	protocol.Terms
+	candidate.Terms
 	claims  map[string]time.Duration // when each was sent, on the process's clock
 	began   time.Duration            // when the lease was claimed, on that clock
 	granted time.Duration            // and granted
@@ -20,7 +21,7 @@ type agreed struct {
 }
 
 // drawTerms draws the terms of a lease: one in six has some.
-func (u *users) drawTerms(s *session) (t protocol.Terms) {
+func (u *users) drawTerms(s *session) (t candidate.Terms) {
 	if u.healed || u.choose(6) != 5 {
 		return t
 	}
@@ -64,9 +65,9 @@ func (led *ledger) keeps(m *member, action protocol.Action) {
 	}
 	t := &m.terms
 	switch a := action.(type) {
-	case protocol.Write:
+	case candidate.Write:
 		led.sent(m, a)
-	case protocol.Granted:
+	case candidate.Granted:
 		t.granted = m.clock()
 		began, sent := t.claims[m.c().Lease().WriteID]
 		if t.began = began; !sent { // an earlier acquisition's claim, or a range's
@@ -76,35 +77,35 @@ func (led *ledger) keeps(m *member, action protocol.Action) {
 		if !m.carries(m.c().Lease()) {
 			led.violated(Terms, "%v is granted a lease on other terms than its own: %s", m, showRecord(m.c().Lease()))
 		}
-	case protocol.MetaSet:
+	case candidate.MetaSet:
 		led.metaLanded(m, a.Number)
-	case protocol.Lost:
-		if errors.Is(a.Err, protocol.ErrTimeUp) {
+	case candidate.Lost:
+		if errors.Is(a.Err, candidate.ErrTimeUp) {
 			if led.met(TimeUp, m); t.MaxHold == 0 && !t.NoRenewal {
 				led.violated(Terms, "the time of %v is up, and it has all the time", m)
 			}
 		}
-	case protocol.Detached:
+	case candidate.Detached:
 		if !errors.Is(a.Err, protocol.ErrLost) { // otherwise it must still be released
 			m.terms = agreed{}
 		}
-	case protocol.Refused, protocol.Failed, protocol.Released:
+	case candidate.Refused, candidate.Failed, candidate.Released:
 		m.terms = agreed{}
 	}
 }
 
 // sent checks a write against its sender's terms.
-func (led *ledger) sent(m *member, a protocol.Write) {
+func (led *ledger) sent(m *member, a candidate.Write) {
 	t, now := &m.terms, m.clock()
 	switch a.Op {
-	case protocol.Claim:
+	case candidate.Claim:
 		if m.wants {
 			if t.claims == nil {
 				t.claims = map[string]time.Duration{}
 			}
 			t.claims[a.Record.WriteID] = now
 		}
-	case protocol.Renew:
+	case candidate.Renew:
 		switch change := t.metas.asked != t.metas.landed; {
 		case change: // it has something to write
 		case m.under != nil:
@@ -112,7 +113,7 @@ func (led *ledger) sent(m *member, a protocol.Write) {
 		case t.NoRenewal || t.MaxHold > 0 && (now >= t.began+t.MaxHold || m.c().Deadline() >= t.began+t.MaxHold):
 			led.violated(Terms, "%v renews a lease that its terms let end", m)
 		}
-	case protocol.Free:
+	case candidate.Free:
 		left := t.granted + t.HoldAtLeast - now
 		if !m.leased || t.HoldAtLeast == 0 {
 			left = 0
@@ -122,7 +123,7 @@ func (led *ledger) sent(m *member, a protocol.Write) {
 		}
 	}
 	// A lease renewed for its owner keeps the owner's name and metadata.
-	if r := a.Record; r.Held && (r.Resting() > 0 || r.Rest != nil || (m.wants || m.leased) && (m.attaches == nil || m.using == protocol.ToHold) && !m.carries(r)) {
+	if r := a.Record; r.Held && (r.Resting() > 0 || r.Rest != nil || (m.wants || m.leased) && (m.attaches == nil || m.using == candidate.ToHold) && !m.carries(r)) {
 		led.violated(Terms, "%v writes on other terms than its own: %s", m, showRecord(r))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -118,7 +119,7 @@ func (u *users) idle(m *member) {
 func (u *users) holding(m *member) {
 	u.retune(m)
 	if u.hit(GivenUp) { // its work continues
-		m.e.Tell(protocol.GiveUp{})
+		m.e.Tell(candidate.GiveUp{})
 		return
 	}
 	if u.choose(6) == 5 && u.detach(m) {
@@ -128,7 +129,7 @@ func (u *users) holding(m *member) {
 		u.setMeta(m)
 	}
 	if u.choose(6) == 5 {
-		m.e.Tell(protocol.NameSuccessor{Successor: u.anybody()})
+		m.e.Tell(candidate.NameSuccessor{Successor: u.anybody()})
 	}
 	u.ledger.work(m)
 	if m.valid() && u.now < m.busy {
@@ -165,7 +166,7 @@ func (u *users) inspect(m *member) {
 		m.inspects = nil
 		if seen := layout.ReadDone(s, err); seen.Shown == protocol.Found {
 			u.met(Inspected, m)
-			m.e.Tell(protocol.Sighted{Answer: seen, Sent: sent})
+			m.e.Tell(candidate.Sighted{Answer: seen, Sent: sent})
 		}
 	}
 	m.inspects = c
@@ -210,7 +211,7 @@ func (u *users) retune(m *member) {
 	if u.hit(f) {
 		m.ttl = to
 		u.longest = max(u.longest, to)
-		m.e.Tell(protocol.Retune{TTL: to})
+		m.e.Tell(candidate.Retune{TTL: to})
 	}
 }
 
@@ -226,7 +227,7 @@ func (u *users) cancel(m *member) {
 }
 
 func (u *users) release(m *member) {
-	ev := protocol.Release{}
+	ev := candidate.Release{}
 	switch u.choose(4) {
 	case 1:
 		ev.Successor = u.anybody()
@@ -235,12 +236,12 @@ func (u *users) release(m *member) {
 	}
 	m.releasing = true
 	m.renew()
-	m.e.Release(func() protocol.Release { return ev })
+	m.e.Release(func() candidate.Release { return ev })
 	switch {
 	case !ev.Pass || m.leased: // it is in flight
 	case u.choose(8) == 7:
 		u.met(Dropped)
-		m.e.Tell(protocol.Drop{})
+		m.e.Tell(candidate.Drop{})
 	default:
 		u.met(Passed)
 		u.acquire(m, true, u.pickSession(m))
@@ -256,7 +257,7 @@ func (u *users) converge(m *member) {
 	case !u.healed || m.releasing || m.beats != nil || m.reaps:
 	case m.leased && (!m.contends || !m.valid() || !m.lasts()):
 		m.releasing = true
-		m.e.Release(func() protocol.Release { return protocol.Release{} })
+		m.e.Release(func() candidate.Release { return candidate.Release{} })
 	case m.wants && !m.contends:
 		u.cancel(m)
 	case m.contends && !m.leased && !m.wants && !m.sessions:
@@ -301,8 +302,8 @@ func (u *users) beginSession(p *process) {
 	s.heartbeat, p.open = m, s
 	u.sessions = append(u.sessions, s)
 	u.longest = max(u.longest, m.ttl)
-	u.candidates.init(m, protocol.Config{TTL: m.ttl, Holder: p.String(), Layout: record.LayoutSession})
-	_ = m.e.Acquire(true, nil, protocol.Terms{}) // no session, so none can have ended
+	u.candidates.init(m, candidate.Config{TTL: m.ttl, Holder: p.String(), Layout: record.LayoutSession})
+	_ = m.e.Acquire(true, nil, candidate.Terms{}) // no session, so none can have ended
 }
 
 // used returns an earlier session's object if its name is drawn again, or nil. The new session
@@ -330,7 +331,7 @@ func (u *users) closeSession(s *session) {
 	s.End(engine.ErrClosed)
 	u.after(u.pick(5*time.Second, time.Second, 40*time.Second), s.of.machine, func() {
 		if m := s.heartbeat; m.leased && !m.releasing {
-			m.e.Tell(protocol.GiveUp{})
+			m.e.Tell(candidate.GiveUp{})
 		}
 	})
 }
@@ -338,14 +339,14 @@ func (u *users) closeSession(s *session) {
 func (u *users) heartbeat(s *session, action protocol.Action) {
 	p := s.of
 	switch a := action.(type) {
-	case protocol.Granted:
+	case candidate.Granted:
 		s.began = true
 		u.lasting.startAt(begins)
 		for _, m := range p.locks {
 			u.soon(p.machine, func() { u.converge(m) })
 		}
 		u.soon(p.machine, func() { u.tables.converge(p) })
-	case protocol.Failed:
+	case candidate.Failed:
 		if p.open = nil; u.healed || errors.Is(a.Err, protocol.ErrUsed) {
 			u.soon(p.machine, func() { u.ensureSession(p) })
 		}

@@ -19,8 +19,7 @@ import (
 // under way. So what many callers want at the same moment is one write: it removes those who leave,
 // adds those who come, and gives free slots to the head of the queue.
 //
-// It is not safe for concurrent use. Its driver has the same duties as that of a
-// [protocol.Candidate].
+// It is not safe for concurrent use. Package protocol lists the duties of its driver.
 type Machine struct {
 	cfg  Config
 	busy inflight

@@ -1,9 +1,10 @@
-package protocol
+package candidate
 
 import (
 	"cmp"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -11,18 +12,18 @@ import (
 // starts with the user (resign) or with an unwanted record of this candidate (undo, stray,
 // drop), and goes through beginRelease and free to released.
 type release struct {
-	successor string        // the record will name it
-	resigned  bool          // it came while the lease was held
-	orphan    bool          // no user hears of it: the lease came after its user had left
-	deleting  bool          // a delete of its object may be in flight
-	denied    error         // the store's last refusal
-	until     time.Duration // when to give up
-	left      Version       // a record of this candidate that could not be freed
-	freed     freed         // the last lease's, if its release was confirmed
+	successor string           // the record will name it
+	resigned  bool             // it came while the lease was held
+	orphan    bool             // no user hears of it: the lease came after its user had left
+	deleting  bool             // a delete of its object may be in flight
+	denied    error            // the store's last refusal
+	until     time.Duration    // when to give up
+	left      protocol.Version // a record of this candidate that could not be freed
+	freed     freed            // the last lease's, if its release was confirmed
 }
 
 // asFree returns the record of a freed lock from its last one.
-func asFree(r record.Record, writeID string, now Now) record.Record {
+func asFree(r record.Record, writeID string, now protocol.Now) record.Record {
 	r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", writeID, now.Wall, now.Wall
 	r.Successor, r.Rest = "", nil
 	return r
@@ -32,13 +33,13 @@ func asFree(r record.Record, writeID string, now Now) record.Record {
 type freed struct {
 	confirmed bool
 	record    record.Record
-	version   Version
+	version   protocol.Version
 }
 
 // confirm notes what a lease's release left in the store, if that is free, and then the
 // followers are told. They hear it before they could read it, so it must be certain. Another
 // candidate's later record does not count.
-func (l *release) confirm(of *lease, r record.Record, v Version) {
+func (l *release) confirm(of *lease, r record.Record, v protocol.Version) {
 	if !r.Held && r.Token == of.record.Token {
 		l.freed = freed{confirmed: true, record: r, version: v}
 	}
@@ -48,7 +49,7 @@ func (l *release) confirm(of *lease, r record.Record, v Version) {
 //
 // The user has stopped the work by then. That is the driver's duty, and no machine can check
 // it. An earlier release would let the work go on under somebody else's lease (rule A10).
-func (c *Candidate) resign(ev Release, now Now, out *Actions) {
+func (c *Machine) resign(ev Release, now protocol.Now, out *protocol.Actions) {
 	c.release.successor = ev.Successor
 	// A cooldown applies to the waiters in this process too.
 	ev.Pass = ev.Pass && c.terms.rest(c.lease.granted, now.Clock, "") == nil
@@ -72,13 +73,13 @@ const longestNotice = 15 * time.Second
 // nameSuccessor tells a follower that it is next, in the renewals from now on, which come no
 // sooner. The follower reads one when it would anyway, and then polls often (see isNext), so it
 // notices the release soon.
-func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *Actions) {
+func (c *Machine) nameSuccessor(ev NameSuccessor, now protocol.Now, out *protocol.Actions) {
 	known := now.Clock
 	if c.phase == held && !c.final() && !c.cfg.Tokenless && ev.Successor != "" {
 		c.lease.successor = ev.Successor
 		next := c.due
 		if c.busy != none { // a renewal in flight does not name it yet
-			next = now.Clock + Renewal(c.cfg.TTL)
+			next = now.Clock + protocol.Renewal(c.cfg.TTL)
 		}
 		if at := next + noticed(c.cfg.TTL); at <= now.Clock+longestNotice {
 			known = at
@@ -88,11 +89,11 @@ func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *Actions) {
 }
 
 // undo frees a lease whose user left before it came.
-func (c *Candidate) undo(now Now) {
+func (c *Machine) undo(now protocol.Now) {
 	// The TTL for settling it started when the caller gave up, and may be over. The store is
 	// answering again, so a few more tries are worth it. They come as often as a holder's, so
 	// they end after a TTL.
-	until := max(c.until, now.Clock+min(MaxPause, c.cfg.TTL))
+	until := max(c.until, now.Clock+min(protocol.MaxPause, c.cfg.TTL))
 	c.beginRelease(true, now)
 	c.release.until = until
 }
@@ -104,18 +105,18 @@ func (c *Candidate) undo(now Now) {
 //
 // The record's origin is no claim to the lock (rule A9). But nobody else relies on the record,
 // so freeing it takes nothing from anybody.
-func (c *Candidate) stray() bool {
+func (c *Machine) stray() bool {
 	r := c.obs.record
 	return c.phase == clear && c.acq.want == nothing && len(c.writes.open) == 0 && !c.handoff.passed && c.obs.held() && c.obs.version != c.release.left &&
 		c.cfg.mine(r) && !c.sessions.gone(r.Session)
 }
 
 // unsettled reports whether an unwanted claim of this candidate has landed or may still land.
-func (c *Candidate) unsettled() bool { return len(c.writes.open) > 0 || c.stray() }
+func (c *Machine) unsettled() bool { return len(c.writes.open) > 0 || c.stray() }
 
 // Outstanding reports whether a release or a claim is in progress, or an unwanted claim has
 // landed or may still land: something must still be freed.
-func (c *Candidate) Outstanding() bool {
+func (c *Machine) Outstanding() bool {
 	if c.phase == held || c.phase == lost {
 		return false // the user must release it
 	}
@@ -123,27 +124,31 @@ func (c *Candidate) Outstanding() bool {
 }
 
 // beginRelease frees the current record. orphan: no user waits for that.
-func (c *Candidate) beginRelease(orphan bool, now Now) {
+func (c *Machine) beginRelease(orphan bool, now protocol.Now) {
 	c.phase, c.release.orphan = freeing, orphan
 	// From here on, no earlier write may become a lease again: the release may land after a
 	// read, and the next lease needs its own token (rule A8).
 	c.writes.open = nil
 	c.release.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
-	c.trouble.forget()
+	c.trouble.Forget()
 	c.release.deleting, c.release.denied = false, nil
 }
 
+// enoughLeft is the inverse of the part of the TTL that must be left for a lease's record to be
+// deleted.
+const enoughLeft = 4
+
 // free sends the release, or the read that shows what became of the last one. After a lost
 // answer, the record is freed again if it is still there. If not, the release has landed.
-func (c *Candidate) free(now Now, out *Actions) {
+func (c *Machine) free(now protocol.Now, out *protocol.Actions) {
 	switch {
 	// The user must not wait for a store forever. For others the lease expires, or abandon ends
 	// its session.
 	case now.Clock >= c.release.until:
-		c.unreleased(cmp.Or(c.release.denied, ErrUnsettled), out)
+		c.unreleased(cmp.Or(c.release.denied, protocol.ErrUnsettled), out)
 	case !c.obs.fresh:
-		c.read(MaxRequest, now, out)
+		c.read(protocol.MaxRequest, now, out)
 	// There is nothing to free here, and overwriting another candidate's record would end a
 	// valid lease.
 	case !c.obs.held() || !c.cfg.mine(c.obs.record):
@@ -155,7 +160,7 @@ func (c *Candidate) free(now Now, out *Actions) {
 		// holder's. So none is sent when too little of the lease is left, and no second one
 		// while the first may be in flight. Until then, not even this candidate takes the lock
 		// again.
-		c.released(ErrTooLate, out)
+		c.released(protocol.ErrTooLate, out)
 	case c.resting(now):
 	default:
 		r := asFree(c.obs.record, c.writes.name(&c.cfg), now)
@@ -163,7 +168,7 @@ func (c *Candidate) free(now Now, out *Actions) {
 			r.Successor = c.release.successor
 			r.Rest = c.terms.rest(c.lease.granted, now.Clock, r.WriteID)
 		}
-		timeout := min(MaxRequest, Renewal(r.TTL))
+		timeout := min(protocol.MaxRequest, protocol.Renewal(r.TTL))
 		if c.cfg.Tokenless {
 			timeout, c.release.deleting = min(timeout, (c.lease.promised-now.Clock)/2), true
 		}
@@ -172,7 +177,7 @@ func (c *Candidate) free(now Now, out *Actions) {
 }
 
 // released ends a release. What remains is in left and claimableAt.
-func (c *Candidate) released(err error, out *Actions) {
+func (c *Machine) released(err error, out *protocol.Actions) {
 	c.phase, c.due, c.release.left = clear, 0, ""
 	if err != nil {
 		c.release.left = c.obs.version
@@ -182,7 +187,7 @@ func (c *Candidate) released(err error, out *Actions) {
 		// holder's marker, so until then not even this candidate takes the lock again. By its
 		// own clock it waits as long as others would, because the clock's rate may have changed
 		// meanwhile.
-		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.promised+2*Margin(c.lease.record.TTL))
+		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.promised+2*protocol.Margin(c.lease.record.TTL))
 	}
 	if !c.release.orphan {
 		if err == nil {
@@ -198,7 +203,7 @@ func (c *Candidate) released(err error, out *Actions) {
 // many refusals pass, such as those of new credentials or a wrong clock, so the release is
 // retried for a TTL, like any other that fails. An acquisition waiting for it fails at once,
 // like any other that is refused.
-func (c *Candidate) freeDenied(err error, now Now, out *Actions) {
+func (c *Machine) freeDenied(err error, now protocol.Now, out *protocol.Actions) {
 	if c.release.denied = err; len(c.named(nil)) == 0 {
 		c.released(err, out)
 	} else if c.acq.want != nothing {
@@ -208,7 +213,7 @@ func (c *Candidate) freeDenied(err error, now Now, out *Actions) {
 
 // unreleased ends a release that may not have landed, with an error: nil would mean that the
 // lock is certainly no longer this lease's.
-func (c *Candidate) unreleased(err error, out *Actions) {
+func (c *Machine) unreleased(err error, out *protocol.Actions) {
 	c.abandon(out)
 	c.released(err, out)
 }
@@ -216,8 +221,8 @@ func (c *Candidate) unreleased(err error, out *Actions) {
 // abandon gives up on settling what has landed or may still land, and names the sessions whose
 // end makes it harmless. A lease without a session ends with its TTL. A session may go on for a
 // month, and with it an ownerless lock (rule D6).
-func (c *Candidate) abandon(out *Actions) {
+func (c *Machine) abandon(out *protocol.Actions) {
 	for _, session := range c.named(nil) {
-		out.Add(SessionOrphan{Session: session})
+		out.Add(protocol.SessionOrphan{Session: session})
 	}
 }

@@ -1,9 +1,12 @@
-package protocol
+package candidate
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -46,14 +49,14 @@ func (s *sessions) enter(session string) {
 // process, or nothing of the candidate is under one any more. names is what the lock names now.
 // How the lock changed does not matter: its waiters saw it name the session, and poll nothing
 // else.
-func (s *sessions) emit(names string, under []string, out *Actions) {
+func (s *sessions) emit(names string, under []string, out *protocol.Actions) {
 	if s.named != "" && s.named != names {
-		out.Add(Unnamed{s.named})
+		out.Add(protocol.Unnamed{Session: s.named})
 	}
 	s.entered = slices.DeleteFunc(s.entered, func(session string) bool {
 		left := !slices.Contains(under, session)
 		if left {
-			out.Add(Left{session})
+			out.Add(protocol.Left{Session: session})
 		}
 		return left
 	})
@@ -64,7 +67,7 @@ func (s *sessions) emit(names string, under []string, out *Actions) {
 
 // checked handles the answer about the holder's session. Its end counts like a watcher's
 // report: the version seen may be taken over.
-func (c *Candidate) checked(ev Checked, now Now, out *Actions) {
+func (c *Machine) checked(ev Checked, now protocol.Now, out *protocol.Actions) {
 	switch {
 	case ev.Err == nil && !ev.Held:
 		c.sessionExpired(ev.Session, false, now)
@@ -80,7 +83,7 @@ func (c *Candidate) checked(ev Checked, now Now, out *Actions) {
 // sessionExpired notes the end of a session. The candidate takes over the version seen; if
 // somebody else was faster, the write is refused. A lock naming another session by now was
 // taken since, and its new holder's session is watched in turn.
-func (c *Candidate) sessionExpired(session string, look bool, now Now) {
+func (c *Machine) sessionExpired(session string, look bool, now protocol.Now) {
 	c.sessions.over = session
 	if c.obs.record.Session == session {
 		c.obs.claimableAt = now.Clock
@@ -93,7 +96,7 @@ func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 // sessionOver ends the lease with its session, which cannot be undone (rules D4 and D7). Others
 // take over its writes, even late ones, when the session has ended for them too. Until then,
 // other users in this process may still work under it.
-func (c *Candidate) sessionOver(session string, err error, now Now, out *Actions) {
+func (c *Machine) sessionOver(session string, err error, now protocol.Now, out *protocol.Actions) {
 	// It may be another session than the current one, but a record that names it need not be
 	// freed.
 	if c.sessions.ended = session; c.sessions.current != session {
@@ -113,7 +116,7 @@ func (c *Candidate) sessionOver(session string, err error, now Now, out *Actions
 // named appends, to the given ones, this process's sessions that the object names without being
 // held, or may still name. Those are in writes of this candidate that have landed or may still
 // land, which must be settled (rule D6).
-func (c *Candidate) named(sessions []string) []string {
+func (c *Machine) named(sessions []string) []string {
 	add := func(r record.Record) {
 		if r.Held && r.Session != "" && !c.sessions.gone(r.Session) && !slices.Contains(sessions, r.Session) {
 			sessions = append(sessions, r.Session)
@@ -131,7 +134,7 @@ func (c *Candidate) named(sessions []string) []string {
 // under appends, to the given ones, the sessions with something of the candidate under them,
 // now or possibly later: its acquisition or lease, a lease not yet released by its user, writes
 // that may have landed, and writes to find that out.
-func (c *Candidate) under(in []string) []string {
+func (c *Machine) under(in []string) []string {
 	in = c.named(in)
 	if c.acq.want != nothing || len(c.writes.open) > 0 {
 		in = append(in, c.sessions.current)
@@ -144,7 +147,7 @@ func (c *Candidate) under(in []string) []string {
 
 // memberships reports changes about this process's sessions, at the end of a step. Most
 // candidates are under none, and pay nothing.
-func (c *Candidate) memberships(out *Actions) {
+func (c *Machine) memberships(out *protocol.Actions) {
 	if len(c.sessions.entered) == 0 {
 		return
 	}
@@ -158,9 +161,106 @@ func (c *Candidate) memberships(out *Actions) {
 
 // Awaits returns the session that must end before the candidate can take the lock, unless
 // somebody releases it first, or "". An Acquire without Wait awaits nothing.
-func (c *Candidate) Awaits() string {
-	if r := c.obs.record; c.wanting() && c.acq.want != atOnce && c.obs.claimableAt == Never {
+func (c *Machine) Awaits() string {
+	if r := c.obs.record; c.wanting() && c.acq.want != atOnce && c.obs.claimableAt == protocol.Never {
 		return r.Session
 	}
 	return ""
+}
+
+// A Saved is all a candidate must remember about a lease under a session, to which nothing
+// happens until it is released or the session ends. A Saved is small, because there may be very
+// many.
+//
+// It has nothing from the configuration, and no state of a wait: a candidate with a lease does
+// not wait.
+type Saved struct {
+	incarnation string
+	rng         protocol.Random
+	seq, wrote  uint64 // wrote: the number in the lease's write ID
+	version     protocol.Version
+	session     string
+	acquired    time.Duration // since the Unix epoch
+	token, term int64
+	handoff     handoff
+	more        *savedMore // nil: none of it
+}
+
+// savedMore is what many leases lack: a lock has no past at first, and few have numbered
+// objects.
+type savedMore struct {
+	epoch, previous int64
+	history         string // see record.Pack
+	unknown         map[string]json.RawMessage
+	renewed         time.Duration // since the Unix epoch, if the record was written again
+	sent            time.Duration // then: by the clock
+	agreed          *agreed       // nil: no terms
+}
+
+// agreed has a lease's terms, and when they started.
+type agreed struct {
+	terms   Terms
+	granted time.Duration
+}
+
+// Session returns the lease's session.
+func (s *Saved) Session() string { return s.session }
+
+// Save returns what to remember about a candidate that holds a lease under a session, or false
+// if it does anything else. Restore makes of it a candidate that does what this one would have
+// done.
+func (c *Machine) Save() (*Saved, bool) {
+	// A lease ended by its terms needs its alarm, and an outstanding write needs a candidate.
+	if c.sessions.current == "" || c.phase != held || c.acq.watching || c.lease.end != protocol.Never || c.lease.meta.pending() {
+		return nil, false
+	}
+	r := c.lease.record
+	wrote, _ := c.cfg.number(r)
+	s := &Saved{
+		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.writes.seq, wrote: wrote,
+		version: c.obs.version, session: c.sessions.current, acquired: time.Duration(r.AcquiredAt.UnixNano()),
+		token: r.Token, term: r.Term, handoff: c.handoff,
+	}
+	var terms *agreed
+	if !c.terms.None() {
+		terms = &agreed{c.terms, c.lease.granted}
+	}
+	if terms != nil || r.Epoch != 0 || r.Previous != 0 || len(r.History) > 0 || len(r.Unknown) > 0 {
+		s.more = &savedMore{epoch: r.Epoch, previous: r.Previous, history: record.Pack(r.History), unknown: r.Unknown, agreed: terms}
+		if r.RenewedAt != r.AcquiredAt { // by a change of the meta data, so it has terms
+			s.more.renewed, s.more.sent = time.Duration(r.RenewedAt.UnixNano()), c.lease.sent
+		}
+	}
+	return s, true
+}
+
+// Restore returns a candidate that continues where the saved one rested. cfg was that one's
+// configuration, except for the incarnation.
+func Restore(cfg Config, rest *Saved) *Machine {
+	cfg.Incarnation = rest.incarnation
+	c := New(cfg)
+	var more savedMore
+	if rest.more != nil {
+		more = *rest.more
+	}
+	var terms agreed
+	if more.agreed != nil {
+		terms = *more.agreed
+		c.agree(terms.terms)
+	}
+	r := c.writes.record(&c.cfg, protocol.Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
+	r.WriteID, r.AcquiredAt = cfg.writeID(rest.wrote), r.RenewedAt
+	r.Session, r.Token, r.Term, r.TermToken = rest.session, rest.token, rest.term, rest.token
+	r.Epoch, r.Previous, r.History, r.Unknown = more.epoch, more.previous, record.Unpack(more.history), more.unknown
+	sent := rest.handoff.leased
+	if more.renewed != 0 {
+		sent, r.RenewedAt = more.sent, time.Unix(0, int64(more.renewed)).UTC()
+		r.ExpiresAt = r.RenewedAt.Add(r.TTL)
+	}
+	c.rng, c.writes.seq, c.phase, c.due = rest.rng, rest.seq, held, protocol.Never
+	c.lease = lease{record: r, deadline: protocol.Never, promised: protocol.Never, end: protocol.Never, granted: terms.granted, sent: sent}
+	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
+	c.obs.own = rest.wrote
+	c.handoff, c.sessions = rest.handoff, sessions{current: rest.session, entered: []string{rest.session}}
+	return c
 }

@@ -1,9 +1,10 @@
-package protocol
+package candidate
 
 import (
 	"strconv"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -68,7 +69,7 @@ func (t *pollState) sees(before, after record.Record, now time.Duration) {
 
 // follows reports whether there is a leader to ask instead of the store. A record of this
 // candidate's own has none.
-func (c *Candidate) follows() bool {
+func (c *Machine) follows() bool {
 	r := c.obs.record
 	return c.cfg.Peers && c.wanting() && c.obs.version != "" && r.Held && r.Address != "" && !c.cfg.mine(r)
 }
@@ -78,7 +79,7 @@ func (c *Candidate) follows() bool {
 func longPoll(ttl time.Duration) time.Duration { return ttl / 2 }
 
 // ask sends the leader a question if one is due, and drops one that no longer matters.
-func (c *Candidate) ask(now Now, out *Actions) {
+func (c *Machine) ask(now protocol.Now, out *protocol.Actions) {
 	t := &c.peer
 	follows := c.follows()
 	if t.asking && (t.other || !follows) {
@@ -94,12 +95,12 @@ func (c *Candidate) ask(now Now, out *Actions) {
 }
 
 // Asks reports whether the question with that number is unanswered.
-func (c *Candidate) Asks(number int) bool { return c.peer.asking && c.peer.number == number }
+func (c *Machine) Asks(number int) bool { return c.peer.asking && c.peer.number == number }
 
 // peerAnswered handles the leader's answer or its silence. An answer only moves the next read,
 // and makes no lock claimable. The exception comes with a proof: a record whose hash is its
 // version, which no liar can forge.
-func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *Actions) {
+func (c *Machine) peerAnswered(ev PeerAnswer, now protocol.Now, out *protocol.Actions) {
 	t, r := &c.peer, c.obs.record
 	if !c.Asks(ev.Number) {
 		return // nobody waits for it any more
@@ -125,7 +126,7 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *Actions) {
 		}
 	case w.Free:
 		// Another one may go first, and everybody's reads would only delay it.
-		c.lookAfter(FirstPoll+c.rng.Jitter(Renewal(r.TTL)), now)
+		c.lookAfter(protocol.FirstPoll+c.rng.Jitter(protocol.Renewal(r.TTL)), now)
 	default:
 		c.distrust(c.rng.Jitter(c.cfg.frequent(r.TTL)), now)
 	}
@@ -133,10 +134,10 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *Actions) {
 
 // unheard handles a silent leader, which need not be dead. Once or twice it is a lost packet;
 // after that the follower reads the store, as if there were no peers.
-func (c *Candidate) unheard(now Now) {
+func (c *Machine) unheard(now protocol.Now) {
 	t, r := &c.peer, c.obs.record
 	t.fails++
-	t.due = now.Clock + min(Pause(t.fails, c.cfg.Retries), max(r.TTL/6, MinPause))
+	t.due = now.Clock + min(protocol.Pause(t.fails, c.cfg.Retries), max(r.TTL/6, protocol.MinPause))
 	if t.fails >= peerTries {
 		c.distrust(c.rng.Jitter(c.cfg.frequent(r.TTL)), now)
 	}
@@ -144,7 +145,7 @@ func (c *Candidate) unheard(now Now) {
 
 // distrust stops asking this leader, because it says nothing useful. If its word has kept this
 // follower from reading, that ends after the pause.
-func (c *Candidate) distrust(pause time.Duration, now Now) {
+func (c *Machine) distrust(pause time.Duration, now protocol.Now) {
 	if c.peer.open = false; now.Clock < c.peer.quiet {
 		c.lookAfter(pause, now)
 	}
@@ -152,7 +153,7 @@ func (c *Candidate) distrust(pause time.Duration, now Now) {
 
 // lookAfter stops asking this leader, and reads the store after the pause. It reads sooner if a
 // read was due anyway, or would be without the leader's word because the last one failed.
-func (c *Candidate) lookAfter(pause time.Duration, now Now) {
+func (c *Machine) lookAfter(pause time.Duration, now protocol.Now) {
 	if c.trouble.Reads > 0 {
 		pause = 0 // read waits for as long as a failure requires
 	}
@@ -171,11 +172,11 @@ func (t *pollState) until(looked, ttl time.Duration) time.Duration {
 // trust puts off the next read until the leader's lease ends by its own word, and plans the
 // next question. A leader that kept this one is asked again at once, so it can report its end.
 // Nothing depends on whether it does.
-func (c *Candidate) trust(w PeerStatus, now Now) {
+func (c *Machine) trust(w PeerStatus, now protocol.Now) {
 	t, r := &c.peer, c.obs.record
 	t.fails = 0
 	// No honest leader has more than a whole validity left, so claiming more gains nothing.
-	t.quiet = now.Clock + min(w.Valid, Validity(r.TTL))
+	t.quiet = now.Clock + min(w.Valid, protocol.Validity(r.TTL))
 	switch t.known {
 	case "":
 		t.due = now.Clock
@@ -193,7 +194,7 @@ func (c *Candidate) trust(w PeerStatus, now Now) {
 // PeerStatus returns a leader's answer, or a former leader's, at this reading of the clock. It
 // never says more than the stored record. A lease under a session is valid until limit at most:
 // the session's end (rule D4). Without a session, limit is ignored.
-func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
+func (c *Machine) PeerStatus(clock, limit time.Duration) PeerStatus {
 	until := c.lease.deadline
 	if c.lease.record.Session != "" {
 		until = limit
@@ -227,10 +228,10 @@ func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 // Sound reports whether the lease is valid and nothing has failed since its last renewal. A
 // lease without a session is renewed every third of the TTL. From late on, half a TTL after the
 // last renewal, followers no longer hear of its leadership.
-func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) {
-	late = Never
+func (c *Machine) Sound(clock time.Duration) (late time.Duration, sound bool) {
+	late = protocol.Never
 	if ttl := c.lease.record.TTL; c.lease.record.Session == "" {
-		late = c.lease.deadline - Validity(ttl) + ttl/2
+		late = c.lease.deadline - protocol.Validity(ttl) + ttl/2
 	}
 	return late, c.Valid(clock) && c.trouble.Err == nil
 }
@@ -238,6 +239,6 @@ func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) 
 // Freed returns the record of the last lease's confirmed release, with its version in the
 // store. If the version is the record's hash, they prove each other, and a follower with both
 // can claim without a read.
-func (c *Candidate) Freed() (record.Record, Version) {
+func (c *Machine) Freed() (record.Record, protocol.Version) {
 	return c.release.freed.record, c.release.freed.version
 }

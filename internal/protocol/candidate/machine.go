@@ -1,9 +1,11 @@
-package protocol
+package candidate
 
 import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
 )
 
 // phase is the candidate's relation to the lock.
@@ -47,12 +49,12 @@ func (i *inflight) done(kinds ...inflight) (kind inflight) {
 	return kind
 }
 
-// A Candidate competes for one lock. It remembers and decides, and its driver does the rest (see
-// the package documentation). It is not safe for concurrent use.
+// A Machine competes for one lock. It remembers and decides, and its driver does the rest (see
+// package protocol). It is not safe for concurrent use.
 //
-// Each part has a file with the methods for that part alone. The methods of Candidate need several
+// Each part has a file with the methods for that part alone. The methods of Machine need several
 // parts, or change the phase.
-type Candidate struct {
+type Machine struct {
 	cfg   Config // with the present options applied
 	terms Terms  // the options of the acquisition or lease
 	usual Terms  // the defaults: Holder, Meta and TTL
@@ -65,32 +67,32 @@ type Candidate struct {
 	due   time.Duration // the next step, if no request is under way
 	until time.Duration // when to give up: an acquisition without Wait, an Attach, or unwanted open writes
 
-	obs        observation // the object, as last seen
-	writes     writes      // its own, if they may land
-	trouble    Trouble     // the store's failures
-	acq        acquisition // what the user wants
-	pace       pace        // when to poll
+	obs        observation      // the object, as last seen
+	writes     writes           // its own, if they may land
+	trouble    protocol.Trouble // the store's failures
+	acq        acquisition      // what the user wants
+	pace       pace             // when to poll
 	lease      lease
 	release    release
 	attachment attachment // the use of a detached lease
 	handoff    handoff    // among its own users
 	sessions   sessions   // of its process and of others
 	peer       pollState  // what the leader itself says
-	rng        Random
+	rng        protocol.Random
 }
 
 // New returns a candidate that knows nothing about the lock, not even from an earlier start. So a
 // restart never continues a lease (rule A9).
-func New(cfg Config) *Candidate {
+func New(cfg Config) *Machine {
 	usual := Terms{Holder: cfg.Holder, Meta: cfg.Meta, TTL: cfg.TTL}
-	return &Candidate{cfg: cfg, usual: usual, base: cfg.Incarnation, rng: Seeded(cfg.Incarnation)}
+	return &Machine{cfg: cfg, usual: usual, base: cfg.Incarnation, rng: protocol.Seeded(cfg.Incarnation)}
 }
 
 // Step handles one event and returns what the driver must do, in order. It panics if the event is
 // impossible: an answer without a request, an Acquire before the last one was answered, or a
 // Release without a lease.
-func (c *Candidate) Step(ev Event, now Now) []Action {
-	var out Actions
+func (c *Machine) Step(ev protocol.Event, now protocol.Now) []protocol.Action {
+	var out protocol.Actions
 	if c.phase == held && now.Clock >= c.lease.deadline {
 		// This comes first, even before a good answer to a renewal: once told to stop, a user
 		// cannot continue.
@@ -101,7 +103,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	switch ev := ev.(type) {
 	case Acquire:
 		c.acquire(ev, now)
-	case Cancel:
+	case protocol.Cancel:
 		c.cancel(ev.Err, now, &out)
 	case Release:
 		c.resign(ev, now, &out)
@@ -125,15 +127,15 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case Checked:
 		c.busy.done(checking)
 		c.checked(ev, now, &out)
-	case SessionOver:
+	case protocol.SessionOver:
 		c.sessionOver(ev.Session, ev.Err, now, &out)
-	case SessionExpired:
+	case protocol.SessionExpired:
 		c.sessionExpired(ev.Session, ev.Look, now)
-	case SessionTroubled:
+	case protocol.SessionTroubled:
 		if c.wanting() {
 			c.trouble.Report(ev.Err, c.cfg.Reaper, now, &out)
 		}
-	case Recheck:
+	case protocol.Recheck:
 		c.recheck(now)
 	case RenewSoon:
 		c.renewSoon(now)
@@ -145,7 +147,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.sighted(ev, now)
 	case PeerAnswer:
 		c.peerAnswered(ev, now, &out)
-	case Tick:
+	case protocol.Tick:
 	}
 	// Every event ends with whatever is due by now. So no event has to trigger what follows from
 	// it, and late or extra Ticks do no harm.
@@ -154,7 +156,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	// This comes last, so the user sees the object and the candidate's conclusions as one state.
 	if c.obs.news {
 		c.obs.news = false
-		out.Add(Seen{})
+		out.Add(protocol.Seen{})
 	}
 	c.memberships(&out)
 	c.forgetTerms()
@@ -163,7 +165,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 
 // advance does what is due, if no request is under way. The time to give up comes even during a
 // longer backoff.
-func (c *Candidate) advance(now Now, out *Actions) {
+func (c *Machine) advance(now protocol.Now, out *protocol.Actions) {
 	if c.busy != none || now.Clock < min(c.due, c.settledBy()) {
 		return
 	}
@@ -186,7 +188,7 @@ func (c *Candidate) advance(now Now, out *Actions) {
 
 // Wake returns when, by its clock, the driver must pass in a Tick. It returns false if only an
 // event can change anything.
-func (c *Candidate) Wake() (time.Duration, bool) {
+func (c *Machine) Wake() (time.Duration, bool) {
 	wake := time.Duration(math.MaxInt64)
 	if c.busy == none && (c.phase != clear && c.phase != lost || c.wanting()) {
 		wake = c.due
@@ -207,13 +209,13 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 
 // wanting reports whether the candidate holds nothing but has work to do: get the lock, settle an
 // abandoned claim, or poll.
-func (c *Candidate) wanting() bool {
+func (c *Machine) wanting() bool {
 	return c.phase == clear && (c.acq.want != nothing || c.unsettled() || c.acq.watching)
 }
 
 // settledBy returns when the candidate gives up a release or unwanted open writes. It returns the
 // largest duration if there are none or a request is under way.
-func (c *Candidate) settledBy() time.Duration {
+func (c *Machine) settledBy() time.Duration {
 	switch {
 	case c.busy != none:
 	case c.phase == freeing:
@@ -226,15 +228,46 @@ func (c *Candidate) settledBy() time.Duration {
 
 // Idle reports whether the candidate needs no driving until the next Acquire: it holds nothing,
 // wants nothing and waits for no answer.
-func (c *Candidate) Idle() bool {
+func (c *Machine) Idle() bool {
 	return c.phase == clear && c.busy == none && !c.wanting()
 }
 
 // Busy reports whether a request is under way.
-func (c *Candidate) Busy() bool { return c.busy != none }
+func (c *Machine) Busy() bool { return c.busy != none }
 
 // Settled reports whether nothing is held, wanted or outstanding. The process may then exit without
 // leaving anything that others must wait out.
-func (c *Candidate) Settled() bool {
+func (c *Machine) Settled() bool {
 	return c.phase == clear && c.acq.want == nothing && !c.Outstanding()
+}
+
+// keepFor is how many TTLs an idle candidate is worth keeping, from its last read or write and from
+// when it may take over. Two would do for a user that returns once per TTL. The others allow for a
+// late one.
+const keepFor = 4
+
+// Forgettable reports whether the driver may drop the candidate to save memory, because a new one
+// would do as well. If not, at is when it may, unless something happens first. While anything is
+// under way, wanted or held, at is Never.
+//
+// What the candidate knows saves a read or a wait. A known version saves a read. A holder, or a
+// deleted object, must be seen unchanged for a while before the lock may be taken (rule A5), and a
+// new candidate would count from the start. If it were dropped too early, one used now and then
+// would never take over.
+//
+// Dropping one breaks no rule: it has ended, and any later one has another incarnation (rule A9).
+func (c *Machine) Forgettable(clock time.Duration) (ok bool, at time.Duration) {
+	if !c.Idle() || c.handoff.passed || len(c.sessions.entered) > 0 {
+		return false, protocol.Never
+	}
+	// New candidates must not repeat an error report that is due once a minute.
+	at = max(c.trouble.Quiet, c.trouble.LookAt, c.trouble.TryAt)
+	if c.obs.known {
+		since := max(c.obs.first, c.pace.looked)
+		if c.obs.claimableAt != protocol.Never {
+			since = max(since, c.obs.claimableAt)
+		}
+		at = max(at, since+keepFor*max(c.cfg.TTL, c.obs.record.TTL))
+	}
+	return clock >= at, at
 }

@@ -1,8 +1,9 @@
-package protocol
+package candidate
 
 import (
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -27,8 +28,6 @@ type pace struct {
 // depends on the TTL, so the intervals do not: a third of a one-day TTL would leave the lock
 // idle for hours.
 const (
-	// FirstPoll is the first interval after a lock got a new holder.
-	FirstPoll = 20 * time.Millisecond
 	// shortPoll is the interval that the first ones grow to. After a release, the lock stays
 	// idle for half of it with one waiter, and for a third with two.
 	shortPoll = 600 * time.Millisecond
@@ -43,13 +42,13 @@ const (
 	longestPoll = 10 * time.Second
 
 	// MinPollInterval is the shortest configurable interval.
-	MinPollInterval = FirstPoll
+	MinPollInterval = protocol.FirstPoll
 )
 
 // PollInterval returns the interval before a waiter's next poll, by how long it has waited and
 // the holder's TTL.
 func PollInterval(waited, ttl time.Duration) time.Duration {
-	return min(shortPoll+waited/pollShare, max(Renewal(ttl), seldomPoll), longestPoll)
+	return min(shortPoll+waited/pollShare, max(protocol.Renewal(ttl), seldomPoll), longestPoll)
 }
 
 // restLook is how often a waiter polls during a cooldown. Its end is known, but somebody may
@@ -82,13 +81,13 @@ func (p *pace) waiter(cfg *Config, ttl, now time.Duration) time.Duration {
 	if limit == 0 {
 		limit = PollInterval(now-p.begun, ttl)
 	}
-	return p.grow(FirstPoll, limit)
+	return p.grow(protocol.FirstPoll, limit)
 }
 
 // wait plans the next poll of a held lock. When the lock may be taken, there is always one more
 // read first: it costs a twelfth of a write, and shows most waiters that another one was
 // faster.
-func (c *Candidate) wait(now Now, out *Actions) {
+func (c *Machine) wait(now protocol.Now, out *protocol.Actions) {
 	r := c.obs.record
 	// Waiting for a cooldown is not the same as waiting for the holder.
 	if !c.acq.reported.SameLease(r) || c.acq.reported.Held && r.Resting() > 0 {
@@ -148,12 +147,12 @@ func (p *pace) next(cfg *Config, r record.Record, now time.Duration) bool {
 
 // noticed returns the longest time until a follower reads a renewal, if it knows when its
 // leader renews: see locate and follow.
-func noticed(ttl time.Duration) time.Duration { return Renewal(ttl) / 8 * 3 }
+func noticed(ttl time.Duration) time.Duration { return protocol.Renewal(ttl) / 8 * 3 }
 
 // relaxed reports whether the follower has an interval of its own for a steady leader, and the
 // leader is steady.
 func (p *pace) relaxed(cfg *Config, o *observation, now time.Duration) bool {
-	interval := max(Renewal(o.record.TTL), cfg.Infrequent)
+	interval := max(protocol.Renewal(o.record.TTL), cfg.Infrequent)
 	return cfg.Infrequent > 0 && o.version != "" && p.steady && now-o.first < interval
 }
 
@@ -161,11 +160,11 @@ func (p *pace) relaxed(cfg *Config, o *observation, now time.Duration) bool {
 // soon after each renewal is enough: the follower is never out of date, and notices a dead
 // leader as early as possible. To find out when renewals come, it polls frequently until it
 // sees one, and then improves with each read.
-func (p *pace) follow(cfg *Config, o *observation, rng *Random, now time.Duration) time.Duration {
+func (p *pace) follow(cfg *Config, o *observation, rng *protocol.Random, now time.Duration) time.Duration {
 	if !o.held() {
-		return now + rng.Vary(p.grow(cfg.frequent(cfg.TTL), Renewal(cfg.TTL)))
+		return now + rng.Vary(p.grow(cfg.frequent(cfg.TTL), protocol.Renewal(cfg.TTL)))
 	}
-	interval, frequent := Renewal(o.record.TTL), cfg.frequent(o.record.TTL)
+	interval, frequent := protocol.Renewal(o.record.TTL), cfg.frequent(o.record.TTL)
 	late := now-o.first > interval+2*frequent
 	if cfg.Infrequent > 0 {
 		return now + rng.Vary(p.grow(frequent, max(interval, frequent)))

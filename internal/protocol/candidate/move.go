@@ -1,10 +1,11 @@
-package protocol
+package candidate
 
 import (
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -23,7 +24,7 @@ var (
 type Place struct {
 	Exists  bool
 	Record  record.Record // its Move says whether it is sealed or closed
-	Version Version
+	Version protocol.Version
 }
 
 // A Move takes a lock from one place to another. It is pure: the two places, and whether the

@@ -1,4 +1,4 @@
-package protocol_test
+package candidate_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/scenario"
 	"github.com/leasehold/leasehold/internal/record"
 )
@@ -18,25 +19,25 @@ func TestRest(t *testing.T) {
 	for name, events := range map[string][]protocol.Event{
 		"released": {
 			protocol.Tick{},
-			protocol.Release{},
-			protocol.WriteDone{Version: "v14", Epoch: 44},
-			protocol.Acquire{Wait: true},
-			protocol.WriteDone{Err: protocol.ErrTaken},
-			protocol.ReadDone{Shown: protocol.Found, Version: "v15", Record: other},
+			candidate.Release{},
+			candidate.WriteDone{Version: "v14", Epoch: 44},
+			candidate.Acquire{Wait: true},
+			candidate.WriteDone{Err: protocol.ErrTaken},
+			candidate.ReadDone{Shown: protocol.Found, Version: "v15", Record: other},
 		},
 		"not released": { // what the look shows is no progress, so the next release rests
-			protocol.Release{},
-			protocol.WriteDone{Err: protocol.ErrTaken},
-			protocol.ReadDone{Shown: protocol.Found, Version: "v14", Record: record.Record{Held: true, Token: 29, Epoch: 44, TTL: 9 * time.Second, WriteID: "me.13", Session: "s/9"}},
+			candidate.Release{},
+			candidate.WriteDone{Err: protocol.ErrTaken},
+			candidate.ReadDone{Shown: protocol.Found, Version: "v14", Record: record.Record{Held: true, Token: 29, Epoch: 44, TTL: 9 * time.Second, WriteID: "me.13", Session: "s/9"}},
 		},
 		"vanished": {
-			protocol.Release{},
-			protocol.WriteDone{Err: protocol.ErrTaken},
-			protocol.ReadDone{Shown: protocol.Absent},
-			protocol.Acquire{},
-			protocol.ReadDone{Shown: protocol.Absent},
+			candidate.Release{},
+			candidate.WriteDone{Err: protocol.ErrTaken},
+			candidate.ReadDone{Shown: protocol.Absent},
+			candidate.Acquire{},
+			candidate.ReadDone{Shown: protocol.Absent},
 		},
-		"over": {protocol.SessionOver{Session: "s/9", Err: protocol.ErrGivenUp}, protocol.Release{}},
+		"over": {protocol.SessionOver{Session: "s/9", Err: protocol.ErrGivenUp}, candidate.Release{}},
 	} {
 		t.Run(name, func(t *testing.T) { testRest(t, events) })
 	}
@@ -45,7 +46,7 @@ func TestRest(t *testing.T) {
 // testRest plays the same to two candidates that hold a lease under a session.
 func testRest(t *testing.T, events []protocol.Event) {
 	t.Helper()
-	cfg := protocol.Config{
+	cfg := candidate.Config{
 		Incarnation: "me", TTL: 9 * time.Second, Holder: "web-1", Address: "web-1:80",
 		Meta: map[string]string{"zone": "a"}, Layout: "epochs", Numbered: true,
 	}
@@ -54,13 +55,13 @@ func testRest(t *testing.T, events []protocol.Event) {
 	if !can {
 		t.Fatal("a candidate that holds a lease under a session cannot rest")
 	}
-	awake.Step(protocol.Watch{On: true}, at(4*time.Second))
+	awake.Step(candidate.Watch{On: true}, at(4*time.Second))
 	if _, can := awake.Save(); can {
 		t.Fatal("a candidate that watches can rest")
 	}
-	awake.Step(protocol.Watch{}, at(4*time.Second))
+	awake.Step(candidate.Watch{}, at(4*time.Second))
 	cfg.Incarnation = ""
-	rested := protocol.Restore(cfg, rest)
+	rested := candidate.Restore(cfg, rest)
 	compare(t, "at first", awake, rested)
 	for i, ev := range events {
 		now := at(time.Hour + time.Duration(i)*time.Millisecond)
@@ -74,18 +75,18 @@ func testRest(t *testing.T, events []protocol.Event) {
 func at(d time.Duration) protocol.Now { return protocol.Now{Clock: d, Wall: scenario.Wall.Add(d)} }
 
 // holding is a candidate with a past that holds a lease under a session.
-func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
+func holding(t *testing.T, cfg candidate.Config) *candidate.Machine {
 	t.Helper()
-	c := protocol.New(cfg)
-	seen := protocol.ReadDone{Shown: protocol.Found, Version: "v", Record: record.Record{
+	c := candidate.New(cfg)
+	seen := candidate.ReadDone{Shown: protocol.Found, Version: "v", Record: record.Record{
 		Held: true, Token: 29, Epoch: 30, TTL: 15 * time.Second, WriteID: "other.1", Unknown: map[string]json.RawMessage{"colour": []byte(`"red"`)},
 		Holder: "web-2", AcquiredAt: scenario.Wall.Add(-time.Hour), RenewedAt: scenario.Wall.Add(-time.Minute), Term: 7, TermToken: 29,
 		History: json.RawMessage(`[{"token":28,"holder":"web-3","from":"2026-11-20T08:00:00.000Z","to":"2026-11-20T09:00:00.000Z","how":"released"}]`),
 	}}
-	c.Step(protocol.Acquire{}, at(0))
+	c.Step(candidate.Acquire{}, at(0))
 	c.Step(seen, at(0)) // refused, and random numbers were drawn
 	seen.Record.Held = false
-	c.Step(protocol.Acquire{Session: "s/9"}, at(0))
+	c.Step(candidate.Acquire{Session: "s/9"}, at(0))
 	for n := range 13 { // so that write IDs have two digits
 		if _, can := c.Save(); can {
 			t.Fatal("a candidate that acquires can rest")
@@ -94,16 +95,16 @@ func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
 		seen.Record.Epoch++ // of a rival that was faster
 		c.Step(seen, at(time.Second))
 		if n < 12 {
-			c.Step(protocol.WriteDone{Err: protocol.ErrTaken}, at(time.Second))
+			c.Step(candidate.WriteDone{Err: protocol.ErrTaken}, at(time.Second))
 		}
 	}
-	c.Step(protocol.WriteDone{Version: "v13", Epoch: 44}, at(3*time.Second))
+	c.Step(candidate.WriteDone{Version: "v13", Epoch: 44}, at(3*time.Second))
 	return c
 }
 
-func compare(t *testing.T, when string, awake, rested *protocol.Candidate) {
+func compare(t *testing.T, when string, awake, rested *candidate.Machine) {
 	t.Helper()
-	text := func(c *protocol.Candidate) string {
+	text := func(c *candidate.Machine) string {
 		lease, err := c.Lease().Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -126,11 +127,27 @@ func compare(t *testing.T, when string, awake, rested *protocol.Candidate) {
 // somebody would have to free.
 func TestCheckIsNotOutstanding(t *testing.T) {
 	t.Parallel()
-	p := newPlayer(protocol.Config{})
-	p.step(time.Second, protocol.Acquire{})
+	p := newPlayer(candidate.Config{})
+	p.step(time.Second, candidate.Acquire{})
 	r := record.Record{Held: true, Holder: "db-1", TTL: time.Minute, Token: 41, WriteID: "other.1", Session: "s/9"}
-	p.step(2*time.Second, protocol.ReadDone{Shown: protocol.Found, Version: "v1", Record: r})
+	p.step(2*time.Second, candidate.ReadDone{Shown: protocol.Found, Version: "v1", Record: r})
 	if !p.c.Busy() || p.c.Outstanding() {
 		t.Errorf("busy %t, outstanding %t, after %v", p.c.Busy(), p.c.Outstanding(), p.last)
+	}
+}
+
+// TestSavedNumber: the first lease of a numbered lock has a number, and no previous one.
+func TestSavedNumber(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(candidate.Config{Numbered: true, Layout: "epochs"})
+	p.step(0, candidate.Acquire{Session: "s"})
+	p.step(1, candidate.ReadDone{Shown: protocol.Absent})
+	p.step(2, candidate.WriteDone{Version: "v1", Epoch: 1})
+	saved, ok := p.c.Save()
+	if !ok {
+		t.Fatal("it does not rest")
+	}
+	if n := candidate.Restore(candidate.Config{Numbered: true, Layout: "epochs", TTL: time.Minute}, saved).Lease().Epoch; n != 1 {
+		t.Errorf("the number is %d", n)
 	}
 }

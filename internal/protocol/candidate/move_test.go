@@ -1,4 +1,4 @@
-package protocol_test
+package candidate_test
 
 import (
 	"errors"
@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
 // The exploration below plays every order in which two movers, a user of the old object and one of the new
 // object can act, with answers that are lost or late, writes that land late or never, and movers that are killed and
-// begin again without knowing anything. The movers are driven by protocol.Move itself. What is proven of
+// begin again without knowing anything. The movers are driven by candidate.Move itself. What is proven of
 // leases elsewhere is taken for granted: nobody takes a lock over while a lease of it may be valid.
 
 const (
@@ -67,7 +68,7 @@ type explorer struct {
 	seed     maphash.Seed
 	visited  map[uint64]struct{} // the hashes of states, which take a quarter of the memory: that two of three million have one has a chance below 1e-6
 	next     []state
-	reached  map[protocol.MoveStep]int
+	reached  map[candidate.MoveStep]int
 	failures []string
 	inNew    int // states in which the new object's user holds the lock
 }
@@ -78,9 +79,9 @@ func (x *explorer) mover(p int) bool { return p >= len(state{}.parties)-x.movers
 func home(p int) int8 { return int8(p) } //nolint:gosec // there are two
 
 // place is an object as a look shows it.
-func place(o object) protocol.Place {
+func place(o object) candidate.Place {
 	if o.version == 0 {
-		return protocol.Place{}
+		return candidate.Place{}
 	}
 	r := record.Record{Token: int64(o.token), Held: o.kind == isHeld, WriteID: writeID(o), TTL: time.Second}
 	switch o.kind {
@@ -89,7 +90,7 @@ func place(o object) protocol.Place {
 	case isClosed:
 		r.Move.From = oldPlace
 	}
-	return protocol.Place{Exists: true, Record: r, Version: protocol.Version(writeID(o))}
+	return candidate.Place{Exists: true, Record: r, Version: protocol.Version(writeID(o))}
 }
 
 func writeID(o object) string { return writeIDOf(o.version) }
@@ -269,41 +270,41 @@ func (x *explorer) network(s state, p int) {
 	}
 }
 
-// move has a mover do what protocol.Move says.
+// move has a mover do what candidate.Move says.
 func (x *explorer) move(s state, p int) {
 	me := s.parties[p]
 	if !me.looked[0] || !me.looked[1] {
 		return
 	}
-	m := protocol.Move{From: oldPlace, To: newPlace}
+	m := candidate.Move{From: oldPlace, To: newPlace}
 	if me.proof.version > 0 {
-		m.Lease = &protocol.Proof{Token: int64(me.proof.token), WriteID: writeID(me.proof)}
+		m.Lease = &candidate.Proof{Token: int64(me.proof.token), WriteID: writeID(me.proof)}
 	}
 	old, to := place(me.seen[0]), place(me.seen[1])
 	do, err := m.Next(old, to)
 	x.reached[do]++
 	id := writeIDOf(s.version + 1)
-	cfg := protocol.Config{TTL: time.Second, Numbered: true}
+	cfg := candidate.Config{TTL: time.Second, Numbered: true}
 	write := func(at int8, expect int8, r record.Record) {
 		x.send(s, p, at, expect, abstract(r, s.version+1), false)
 	}
 	switch {
-	case errors.Is(err, protocol.ErrOccupied): // its two looks do not go together: it looks again
+	case errors.Is(err, candidate.ErrOccupied): // its two looks do not go together: it looks again
 	case err != nil:
 		x.fail(err.Error(), s)
-	case do == protocol.MoveClose:
+	case do == candidate.MoveClose:
 		write(1, 0, m.Closed(cfg, id, time.Time{}, time.Time{}))
-	case do == protocol.MoveTake:
+	case do == candidate.MoveTake:
 		x.claim(s, p, 0)
-	case do == protocol.MoveSeal:
+	case do == candidate.MoveSeal:
 		write(0, me.seen[0].version, m.Sealed(old, id, time.Time{}))
-	case do == protocol.MoveOpen:
+	case do == candidate.MoveOpen:
 		write(1, me.seen[1].version, m.Opened(old, to, cfg, id, time.Time{}))
 	}
 }
 
 func explore(movers int, writes int8) *explorer {
-	x := &explorer{movers: movers, writes: writes, seed: maphash.MakeSeed(), visited: map[uint64]struct{}{}, reached: map[protocol.MoveStep]int{}}
+	x := &explorer{movers: movers, writes: writes, seed: maphash.MakeSeed(), visited: map[uint64]struct{}{}, reached: map[candidate.MoveStep]int{}}
 	s := state{version: 1, most: 4}
 	s.objects[0] = object{1, isFree, 4, -1}
 	for p := range s.parties {
@@ -335,7 +336,7 @@ func TestMovesAreSafe(t *testing.T) {
 			for _, f := range x.failures {
 				t.Error(f)
 			}
-			for _, do := range []protocol.MoveStep{protocol.MoveClose, protocol.MoveTake, protocol.MoveSeal, protocol.MoveOpen, protocol.MoveDone} {
+			for _, do := range []candidate.MoveStep{candidate.MoveClose, candidate.MoveTake, candidate.MoveSeal, candidate.MoveOpen, candidate.MoveDone} {
 				if x.reached[do] == 0 {
 					t.Errorf("step %d was never reached", do)
 				}
@@ -350,49 +351,49 @@ func TestMovesAreSafe(t *testing.T) {
 // TestNextOfAMove is the table of docs/rfc/0018-moving.md.
 func TestNextOfAMove(t *testing.T) {
 	t.Parallel()
-	none := protocol.Place{}
-	lock := protocol.Place{Exists: true, Record: record.Record{Token: 7, Held: true, WriteID: "a.1", TTL: time.Second}}
-	moved := func(to, from string) protocol.Place {
-		return protocol.Place{Exists: true, Record: record.Record{Token: 7, WriteID: "m.1", Move: record.Move{To: to, From: from}}}
+	none := candidate.Place{}
+	lock := candidate.Place{Exists: true, Record: record.Record{Token: 7, Held: true, WriteID: "a.1", TTL: time.Second}}
+	moved := func(to, from string) candidate.Place {
+		return candidate.Place{Exists: true, Record: record.Record{Token: 7, WriteID: "m.1", Move: record.Move{To: to, From: from}}}
 	}
 	sealed, closed := moved(newPlace, ""), moved("", oldPlace)
 	elsewhere, others := moved("s3://third/lock", ""), moved("", "s3://third/lock")
-	const no = protocol.MoveStep(0)
+	const no = candidate.MoveStep(0)
 	for what, c := range map[string]struct {
-		old, to protocol.Place
-		step    protocol.MoveStep
+		old, to candidate.Place
+		step    candidate.MoveStep
 		kind    error
 		says    string
 	}{
-		"a lock, nothing":                     {lock, none, protocol.MoveClose, nil, ""},
-		"a lock, closed":                      {lock, closed, protocol.MoveTake, nil, ""},
-		"sealed, closed":                      {sealed, closed, protocol.MoveOpen, nil, ""},
-		"sealed, a lock":                      {sealed, lock, protocol.MoveDone, nil, ""},
-		"sealed, and it has moved on":         {sealed, elsewhere, protocol.MoveDone, nil, ""},
-		"sealed, nothing":                     {sealed, none, protocol.MoveClose, nil, ""},
-		"nothing, nothing":                    {none, none, no, protocol.ErrNothingToMove, oldPlace},
-		"nothing, closed":                     {none, closed, no, protocol.ErrNothingToMove, oldPlace},
-		"a lock, a lock":                      {lock, lock, no, protocol.ErrOccupied, "a lock at " + newPlace + " already"},
-		"a lock, sealed":                      {lock, elsewhere, no, protocol.ErrOccupied, "has moved to s3://third/lock"},
-		"a lock, closed for another":          {lock, others, no, protocol.ErrOccupied, "from s3://third/lock"},
-		"sealed, closed for another":          {sealed, others, no, protocol.ErrOccupied, "from s3://third/lock"},
-		"sealed for another, nothing":         {elsewhere, none, no, protocol.ErrMovedElsewhere, "to s3://third/lock, and not to " + newPlace},
-		"sealed for another, a lock":          {elsewhere, lock, no, protocol.ErrMovedElsewhere, "to s3://third/lock"},
-		"closed for another move, nothing":    {others, none, no, protocol.ErrMovedElsewhere, "move from s3://third/lock"},
-		"closed, and the new object is there": {others, lock, no, protocol.ErrMovedElsewhere, "run that one again first"},
+		"a lock, nothing":                     {lock, none, candidate.MoveClose, nil, ""},
+		"a lock, closed":                      {lock, closed, candidate.MoveTake, nil, ""},
+		"sealed, closed":                      {sealed, closed, candidate.MoveOpen, nil, ""},
+		"sealed, a lock":                      {sealed, lock, candidate.MoveDone, nil, ""},
+		"sealed, and it has moved on":         {sealed, elsewhere, candidate.MoveDone, nil, ""},
+		"sealed, nothing":                     {sealed, none, candidate.MoveClose, nil, ""},
+		"nothing, nothing":                    {none, none, no, candidate.ErrNothingToMove, oldPlace},
+		"nothing, closed":                     {none, closed, no, candidate.ErrNothingToMove, oldPlace},
+		"a lock, a lock":                      {lock, lock, no, candidate.ErrOccupied, "a lock at " + newPlace + " already"},
+		"a lock, sealed":                      {lock, elsewhere, no, candidate.ErrOccupied, "has moved to s3://third/lock"},
+		"a lock, closed for another":          {lock, others, no, candidate.ErrOccupied, "from s3://third/lock"},
+		"sealed, closed for another":          {sealed, others, no, candidate.ErrOccupied, "from s3://third/lock"},
+		"sealed for another, nothing":         {elsewhere, none, no, candidate.ErrMovedElsewhere, "to s3://third/lock, and not to " + newPlace},
+		"sealed for another, a lock":          {elsewhere, lock, no, candidate.ErrMovedElsewhere, "to s3://third/lock"},
+		"closed for another move, nothing":    {others, none, no, candidate.ErrMovedElsewhere, "move from s3://third/lock"},
+		"closed, and the new object is there": {others, lock, no, candidate.ErrMovedElsewhere, "run that one again first"},
 	} {
-		m := protocol.Move{From: oldPlace, To: newPlace}
+		m := candidate.Move{From: oldPlace, To: newPlace}
 		step, err := m.Next(c.old, c.to)
 		if step != c.step || !errors.Is(err, c.kind) || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: step %d, %v", what, step, err)
 		}
 	}
-	m := protocol.Move{From: oldPlace, To: newPlace, Lease: &protocol.Proof{Token: 7, WriteID: "a.1"}}
-	if step, err := m.Next(lock, closed); step != protocol.MoveSeal || err != nil {
+	m := candidate.Move{From: oldPlace, To: newPlace, Lease: &candidate.Proof{Token: 7, WriteID: "a.1"}}
+	if step, err := m.Next(lock, closed); step != candidate.MoveSeal || err != nil {
 		t.Errorf("with the lease: step %d, %v", step, err)
 	}
 	for _, lost := range []record.Record{{Token: 8, Held: true, WriteID: "a.1"}, {Token: 7, Held: true, WriteID: "b.1"}, {Token: 7, WriteID: "a.1"}} {
-		if step, err := m.Next(protocol.Place{Exists: true, Record: lost}, closed); step != protocol.MoveTake || err != nil {
+		if step, err := m.Next(candidate.Place{Exists: true, Record: lost}, closed); step != candidate.MoveTake || err != nil {
 			t.Errorf("with the lease lost to %+v: step %d, %v", lost, step, err)
 		}
 	}
@@ -402,12 +403,12 @@ func TestNextOfAMove(t *testing.T) {
 func TestRecordsOfAMove(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	old := protocol.Place{Exists: true, Version: "v", Record: record.Record{
+	old := candidate.Place{Exists: true, Version: "v", Record: record.Record{
 		Token: 70, Held: true, Holder: "mover", TTL: time.Minute, WriteID: "a.3", Successor: "next", Layout: "epochs", Epoch: 70, Previous: 60,
 		Rest: &record.Rest{Milliseconds: 5, WriteID: "a.3"}, AcquiredAt: at, Term: 9, TermToken: 70, History: []byte(`[1]`), Meta: map[string]string{"a": "b"},
 	}}
-	cfg := protocol.Config{TTL: 15 * time.Second, Holder: "mover"}
-	m := protocol.Move{From: oldPlace, To: newPlace}
+	cfg := candidate.Config{TTL: 15 * time.Second, Holder: "mover"}
+	m := candidate.Move{From: oldPlace, To: newPlace}
 
 	closed := m.Closed(cfg, "b.1", at, at)
 	if closed.Token != at.UnixMilli() || closed.Move != (record.Move{From: oldPlace}) || closed.Held || closed.WriteID != "b.1" || closed.TTL != cfg.TTL {
@@ -420,7 +421,7 @@ func TestRecordsOfAMove(t *testing.T) {
 	}
 	for token, want := range map[int64]int64{1: 70, 70: 70, 71: 71} {
 		closed.Token = token
-		r := m.Opened(protocol.Place{Record: sealed}, protocol.Place{Record: closed}, cfg, "b.3", at.Add(2*time.Second))
+		r := m.Opened(candidate.Place{Record: sealed}, candidate.Place{Record: closed}, cfg, "b.3", at.Add(2*time.Second))
 		if r.Token != want || r.Held || r.Move != (record.Move{}) || r.WriteID != "b.3" || r.Layout != "" || r.TTL != cfg.TTL || r.CountedTerm() != 9 ||
 			r.Epoch != 0 || r.Previous != 0 || r.Rest != nil || r.Successor != "" || r.Session != "" || string(r.History) != `[1]` || r.Meta["a"] != "b" ||
 			!r.AcquiredAt.Equal(at) || !r.RenewedAt.Equal(at.Add(2*time.Second)) || r.Ended != "moved" {
@@ -428,10 +429,10 @@ func TestRecordsOfAMove(t *testing.T) {
 		}
 	}
 	sealed.TermToken = 0
-	if r := m.Opened(protocol.Place{Record: sealed}, protocol.Place{}, cfg, "b.3", at); r.CountedTerm() != 0 || r.Term != 9 {
+	if r := m.Opened(candidate.Place{Record: sealed}, candidate.Place{}, cfg, "b.3", at); r.CountedTerm() != 0 || r.Term != 9 {
 		t.Errorf("a lease that was not counted: %+v", r)
 	}
-	if !slices.IsSorted([]protocol.MoveStep{protocol.MoveClose, protocol.MoveTake, protocol.MoveSeal, protocol.MoveOpen, protocol.MoveDone}) {
+	if !slices.IsSorted([]candidate.MoveStep{candidate.MoveClose, candidate.MoveTake, candidate.MoveSeal, candidate.MoveOpen, candidate.MoveDone}) {
 		t.Error("the steps are out of order")
 	}
 }

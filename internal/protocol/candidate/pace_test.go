@@ -1,4 +1,4 @@
-package protocol_test
+package candidate_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -13,23 +14,23 @@ import (
 // there were since the one before, and how long after it the last one was sent, which has shown it.
 func looks(t *testing.T, landed []time.Duration) (n []int, late []time.Duration) {
 	t.Helper()
-	cfg := protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1", Follow: true}
-	c := protocol.New(cfg)
+	cfg := candidate.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1", Follow: true}
+	c := candidate.New(cfg)
 	r := record.Record{Held: true, Holder: "db-1", WriteID: "db.0", Token: 41, Epoch: 1, TTL: cfg.TTL}
 	n, late = make([]int, len(landed)), make([]time.Duration, len(landed))
 	at, seen := landed[0], -1
-	out := c.Step(protocol.Acquire{Wait: true}, protocol.Now{Clock: at})
+	out := c.Step(candidate.Acquire{Wait: true}, protocol.Now{Clock: at})
 	for {
 		last := seen
 		for last+1 < len(landed) && landed[last+1] <= at {
 			last++
 		}
-		answer := protocol.ReadDone{Shown: protocol.Same}
+		answer := candidate.ReadDone{Shown: protocol.Same}
 		if len(out) > 0 {
 			if n[last]++; last > seen {
 				seen, late[last] = last, at-landed[last]
 				r.WriteID = fmt.Sprint("db.", last)
-				answer = protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(fmt.Sprint("v", last)), Record: r}
+				answer = candidate.ReadDone{Shown: protocol.Found, Version: protocol.Version(fmt.Sprint("v", last)), Record: r}
 			}
 			c.Step(answer, protocol.Now{Clock: at + 20*time.Millisecond})
 		}

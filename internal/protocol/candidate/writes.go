@@ -1,9 +1,10 @@
-package protocol
+package candidate
 
 import (
 	"slices"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -12,7 +13,7 @@ import (
 // first one's time: see remember.
 type attempt struct {
 	first, last uint64 // the numbers in their write IDs
-	expect      Version
+	expect      protocol.Version
 	record      record.Record // the first one's
 	meta        int           // the meta data change in the first one
 	t0          time.Duration // the clock before its first byte (rule A4)
@@ -45,7 +46,7 @@ func (w *writes) name(cfg *Config) string {
 }
 
 // record returns the start of every written record.
-func (w *writes) record(cfg *Config, now Now) record.Record {
+func (w *writes) record(cfg *Config, now protocol.Now) record.Record {
 	return record.Record{
 		Held: true, Holder: cfg.Holder, Address: cfg.Address, TTL: cfg.TTL, Meta: cfg.Meta,
 		Layout: cfg.Layout, WriteID: w.name(cfg), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(cfg.TTL),
@@ -54,7 +55,7 @@ func (w *writes) record(cfg *Config, now Now) record.Record {
 
 // again returns the record of an ongoing lease: the last one, except for what a renewal
 // changes.
-func (w *writes) again(cfg *Config, last record.Record, now Now) record.Record {
+func (w *writes) again(cfg *Config, last record.Record, now protocol.Now) record.Record {
 	r := w.record(cfg, now)
 	r.Session = last.Session
 	r.Token, r.AcquiredAt, r.Unknown, r.Previous = last.Token, last.AcquiredAt, last.Unknown, last.Previous
@@ -66,7 +67,7 @@ func (w *writes) again(cfg *Config, last record.Record, now Now) record.Record {
 func First(cfg Config, writeID string, date, wall time.Time) record.Record {
 	token := int64(1)
 	if !cfg.Numbered {
-		token = FirstToken(date, wall)
+		token = protocol.FirstToken(date, wall)
 	}
 	return record.Record{
 		Token: token, Layout: cfg.Layout, Holder: cfg.Holder, TTL: cfg.TTL, WriteID: writeID,
@@ -78,14 +79,14 @@ func First(cfg Config, writeID string, date, wall time.Time) record.Record {
 // is held for as long as the session lives (rule D6). If there are too many, the two oldest of
 // the same session and condition become one range. It counts from the first one's t0, the
 // earliest, so a write is believed for too short a time and never for too long (rule A4).
-func (w *writes) remember(a attempt, out *Actions) {
+func (w *writes) remember(a attempt, out *protocol.Actions) {
 	if len(w.open) == maxAttempts {
 		w.merge(out)
 	}
 	w.open = append(w.open, a)
 }
 
-func (w *writes) merge(out *Actions) {
+func (w *writes) merge(out *protocol.Actions) {
 	for i, a := range w.open {
 		for j := i + 1; j < len(w.open); j++ {
 			if b := w.open[j]; a.expect == b.expect && a.record.Session == b.record.Session {
@@ -99,7 +100,7 @@ func (w *writes) merge(out *Actions) {
 	// All are of different sessions, or conditions. Only its session's end makes a claim
 	// harmless.
 	if session := w.open[0].record.Session; session != "" {
-		out.Add(SessionOrphan{Session: session})
+		out.Add(protocol.SessionOrphan{Session: session})
 	}
 	w.open = slices.Delete(w.open, 0, 1)
 }
@@ -121,7 +122,7 @@ func (w *writes) landed(cfg *Config, r record.Record) (attempt, bool) {
 //
 // A claim may be two writes. If only the first one has landed, as r with the old holder's
 // session, the second one may still land.
-func (w *writes) settle(cfg *Config, current Version, r record.Record) {
+func (w *writes) settle(cfg *Config, current protocol.Version, r record.Record) {
 	w.open = slices.DeleteFunc(w.open, func(a attempt) bool { return a.expect != current && !a.wrote(cfg, r) })
 }
 
@@ -134,7 +135,7 @@ func (w *writes) refused() {
 }
 
 // write sends w on the condition that the object still has the version seen (rule A1).
-func (c *Candidate) write(kind inflight, w Write, now Now, out *Actions) {
+func (c *Machine) write(kind inflight, w Write, now protocol.Now, out *protocol.Actions) {
 	w.Expect, w.Over = c.obs.version, c.obs.record
 	// This reading of the clock is older than the first byte (rule A4).
 	c.writes.sent = attempt{first: c.writes.seq, last: c.writes.seq, expect: w.Expect, record: w.Record, meta: c.lease.meta.asked, t0: now.Clock}
@@ -146,7 +147,7 @@ func (c *Candidate) write(kind inflight, w Write, now Now, out *Actions) {
 }
 
 // writeDone handles the answer to a write.
-func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *Actions) {
+func (c *Machine) writeDone(kind inflight, ev WriteDone, now protocol.Now, out *protocol.Actions) {
 	switch {
 	case kind == attachWriting:
 		c.attachWritten(ev, now, out)
@@ -172,7 +173,7 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *Actions
 // writeFailed handles an error. Whatever the store said, the write may have landed, and a read
 // must tell (rule A6). Even a refusal may be due to an earlier attempt, or to the same
 // request delivered twice.
-func (c *Candidate) writeFailed(ev WriteDone, now Now, out *Actions) {
+func (c *Machine) writeFailed(ev WriteDone, now protocol.Now, out *protocol.Actions) {
 	c.release.deleting = c.release.deleting && !ev.Void
 	if ev.Refused {
 		c.writes.refused()
@@ -195,7 +196,7 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *Actions) {
 // adopt notes that the attempt a landed as version v, so no other one can land. Time counts
 // from its own t0, however long ago (rules A4 and A6). Counting from now would make the lease
 // valid for longer than others believe, by all the time its answer was lost.
-func (c *Candidate) adopt(a attempt, v Version, now Now, out *Actions) {
+func (c *Machine) adopt(a attempt, v protocol.Version, now protocol.Now, out *protocol.Actions) {
 	c.writes.open = nil
 	c.trouble.Progress()
 	c.observe(a.record, v, now.Clock)
@@ -211,4 +212,80 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *Actions) {
 		c.attached(a, now, out)
 	case lost, freeing: // the record must be freed; the lease has ended
 	}
+}
+
+// lookFailed handles a failed read.
+func (c *Machine) lookFailed(err error, now protocol.Now, out *protocol.Actions) {
+	c.trouble.Reads++
+	c.trouble.LookAt = now.Clock + c.retryDelay(c.trouble.Reads)
+	c.due = c.trouble.LookAt
+	c.trouble.Failed(c.trouble.Reads, err, c.cfg.Reaper, now, out)
+}
+
+// tryFailed handles a failed write. The candidate reads at once whether it landed.
+func (c *Machine) tryFailed(err error, now protocol.Now, out *protocol.Actions) {
+	c.trouble.Writes++
+	c.trouble.TryAt = now.Clock + c.retryDelay(c.trouble.Writes)
+	c.obs.fresh = false
+	c.due = now.Clock
+	c.trouble.Failed(c.trouble.Writes, err, c.cfg.Reaper, now, out)
+}
+
+// resting reports whether a write must wait, and plans the next step for then. A failed write
+// is followed by a pause even if the read in between succeeds. Otherwise, a store that answers
+// reads and refuses writes would get them as fast as it answers.
+func (c *Machine) resting(now protocol.Now) bool {
+	if now.Clock >= c.trouble.TryAt {
+		return false
+	}
+	c.due = c.trouble.TryAt
+	return true
+}
+
+// retryDelay returns the pause after the n-th failure in a row. A holder has little time to
+// renew its lease, so its pause is at most a sixth of the TTL. Others need not be slower than a
+// renewal interval. Their pauses vary, so candidates do not all come back at once after a
+// common failure.
+func (c *Machine) retryDelay(n int) time.Duration {
+	pause := protocol.Pause(n, c.cfg.Retries)
+	if c.phase != clear {
+		return min(pause, max(c.cfg.TTL/6, protocol.MinPause))
+	}
+	pause = min(pause, max(protocol.Renewal(c.cfg.TTL), time.Second))
+	return pause + c.rng.Jitter(pause/4)
+}
+
+// Trouble returns why the last try failed, or nil if none has since the last success.
+func (c *Machine) Trouble() error { return c.trouble.Err }
+
+// remember adds history to a claim's record: the number of the lease, and an entry for the lease
+// whose record the claim overwrites. Nothing is decided by it.
+//
+// Only a claim does this. It writes the record anyway, so it costs no request. And it knows the
+// last record of the earlier lease, which nobody can change after the claim has landed (rule A1).
+func (c *Machine) remember(r *record.Record, now protocol.Now) {
+	if c.cfg.Tokenless || c.cfg.Fresh {
+		return // a marker's record is deleted, and a session is not a lock
+	}
+	before := c.obs.record
+	r.Term, r.TermToken, r.History = before.NextTerm(), r.Token, before.History
+	if before.AcquiredAt.IsZero() {
+		return // there was no lease before it
+	}
+	p := record.Past{Token: before.Token, Term: before.CountedTerm(), Holder: before.Holder, From: before.AcquiredAt}
+	p.To, p.How = before.End(now.Wall)
+	ours := c.cfg.mine(before)
+	if ours && before.Held {
+		p.How = record.EndedByRelease // it has not landed, or was not sent
+	}
+	switch {
+	case c.obs.version == "" && before.Held:
+		p.How = record.EndedByDeletion
+	case c.obs.version == "": // somebody may have created and deleted it since
+	// That the record is ours is not enough: with epochs, a claim may be two writes, and the first
+	// one ends the other holder's lease.
+	case ours && p.How == record.EndedByRelease && now.Wall.Sub(before.RenewedAt) < before.TTL:
+		p.How = record.EndedAgain
+	}
+	r.History = before.Remember(p)
 }

@@ -1,4 +1,4 @@
-package protocol_test
+package candidate_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/scenario"
 	"github.com/leasehold/leasehold/internal/record"
 )
@@ -36,8 +37,8 @@ func TestEveryRuleHasAScenario(t *testing.T) {
 // A script plays one scenario.
 type script struct {
 	*testing.T
-	c     *protocol.Candidate
-	cfg   protocol.Config
+	c     *candidate.Machine
+	cfg   candidate.Config
 	wrote []record.Record // by number, from 1
 	age   time.Duration
 	asked int  // the number of the last question
@@ -48,7 +49,7 @@ type script struct {
 
 func play(t *testing.T, text string, rests bool) string {
 	t.Helper()
-	s := &script{T: t, rests: rests, cfg: protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1"}}
+	s := &script{T: t, rests: rests, cfg: candidate.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1"}}
 	return scenario.Replay(text, s.line)
 }
 
@@ -59,7 +60,7 @@ func (s *script) line(line string, out *strings.Builder) {
 		return
 	}
 	if s.c == nil {
-		s.c = protocol.New(s.cfg)
+		s.c = candidate.New(s.cfg)
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -85,7 +86,7 @@ func (s *script) line(line string, out *strings.Builder) {
 			w.Holder, w.Incarnation, w.Leading, w.Valid, w.Free, version, record.Token, w.Successor, w.Version)
 	}
 	if rest, can := s.c.Save(); can && s.rests {
-		s.c = protocol.Restore(s.cfg, rest)
+		s.c = candidate.Restore(s.cfg, rest)
 	}
 	state := "nothing held"
 	if s.c.Valid(at) {
@@ -145,7 +146,7 @@ func (s *script) configure(words []string) {
 			s.cfg.Infrequent = scenario.Duration(s.T, value)
 		case "restart": // a new candidate of the same name
 			s.cfg.Incarnation += "'"
-			s.c = protocol.New(s.cfg)
+			s.c = candidate.New(s.cfg)
 		default:
 			s.Fatalf("config %q", word)
 		}
@@ -155,7 +156,7 @@ func (s *script) configure(words []string) {
 func (s *script) event(name string, args []string) protocol.Event {
 	switch name {
 	case "acquire":
-		e := protocol.Acquire{Wait: slices.Contains(args, "wait")}
+		e := candidate.Acquire{Wait: slices.Contains(args, "wait")}
 		if i := slices.Index(args, "under"); i >= 0 {
 			e.Session = args[i+1]
 		}
@@ -166,7 +167,7 @@ func (s *script) event(name string, args []string) protocol.Event {
 	case "session-expired":
 		return protocol.SessionExpired{Session: args[0], Look: slices.Contains(args, "look")}
 	case "checked": // SESSION held|abandoned|over|unknown REASON…
-		e := protocol.Checked{Session: args[0], Held: args[1] == "held" || args[1] == "abandoned", Abandoned: args[1] == "abandoned"}
+		e := candidate.Checked{Session: args[0], Held: args[1] == "held" || args[1] == "abandoned", Abandoned: args[1] == "abandoned"}
 		if args[1] == "unknown" {
 			e.Err = errors.New(strings.Join(args[2:], " "))
 		}
@@ -177,20 +178,20 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return protocol.Recheck{}
 	case "set-meta": // NAME… , or none
 		s.metas++
-		e := protocol.SetMeta{Number: s.metas, Meta: map[string]string{}}
+		e := candidate.SetMeta{Number: s.metas, Meta: map[string]string{}}
 		for _, name := range args {
 			e.Meta[name] = "1"
 		}
 		return e
 	case "renew-soon":
-		return protocol.RenewSoon{}
+		return candidate.RenewSoon{}
 	case "cancel": // [REASON…]
 		if len(args) > 0 {
 			return protocol.Cancel{Err: errors.New(strings.Join(args, " "))}
 		}
 		return protocol.Cancel{}
 	case "release":
-		e := protocol.Release{}
+		e := candidate.Release{}
 		for _, arg := range args {
 			if e.Pass = arg == "pass"; !e.Pass {
 				e.Successor = arg
@@ -198,63 +199,63 @@ func (s *script) event(name string, args []string) protocol.Event {
 		}
 		return e
 	case "name": // SUCCESSOR, or none
-		return protocol.NameSuccessor{Successor: strings.Join(args, "")}
+		return candidate.NameSuccessor{Successor: strings.Join(args, "")}
 	case "detach":
-		return protocol.Detach{}
+		return candidate.Detach{}
 	case "attach": // hold|renew|release token N id WRITE-ID [mark INCARNATION]… expires READING
 		return s.attach(args)
 	case "drop":
-		return protocol.Drop{}
+		return candidate.Drop{}
 	case "watch":
-		return protocol.Watch{On: args[0] == "on"}
+		return candidate.Watch{On: args[0] == "on"}
 	case "give-up": // [REASON…]
 		if len(args) > 0 {
-			return protocol.GiveUp{Err: errors.New(strings.Join(args, " "))}
+			return candidate.GiveUp{Err: errors.New(strings.Join(args, " "))}
 		}
-		return protocol.GiveUp{}
+		return candidate.GiveUp{}
 	case "tick":
 		return protocol.Tick{}
 	case "retune":
-		return protocol.Retune{TTL: scenario.Duration(s.T, args[0])}
+		return candidate.Retune{TTL: scenario.Duration(s.T, args[0])}
 	case "no-answer": // REASON…
 		err, _ := scenario.Failure(args)
-		return protocol.PeerAnswer{Number: s.asked, Err: err}
+		return candidate.PeerAnswer{Number: s.asked, Err: err}
 	case "says": // [limit READING] what a follower would be told now
 		return protocol.Tick{}
 	case "leads", "late", "freed", "stranger": // FIELD VALUE …
 		return s.heard(name, args)
 	case "written": // VERSION [epoch N]
-		return protocol.WriteDone{Version: protocol.Version(args[0]), Epoch: s.epoch(args)}
+		return candidate.WriteDone{Version: protocol.Version(args[0]), Epoch: s.epoch(args)}
 	case "deleted":
-		return protocol.WriteDone{}
+		return candidate.WriteDone{}
 	case "gone": // where a lock that is free is no object
-		return protocol.ReadDone{Shown: protocol.Found, Record: record.Record{TTL: s.cfg.TTL}}
+		return candidate.ReadDone{Shown: protocol.Found, Record: record.Record{TTL: s.cfg.TTL}}
 	case "unwritten": // REASON… [fatal]
 		err, fatal := scenario.Failure(args)
-		return protocol.WriteDone{Err: err, Fatal: fatal}
+		return candidate.WriteDone{Err: err, Fatal: fatal}
 	case "overtaken":
-		return protocol.WriteDone{Err: errors.New("412"), Refused: true}
+		return candidate.WriteDone{Err: errors.New("412"), Refused: true}
 	case "void": // REASON…
-		return protocol.WriteDone{Err: errors.New(strings.Join(args, " ")), Void: true}
+		return candidate.WriteDone{Err: errors.New(strings.Join(args, " ")), Void: true}
 	case "unread":
 		err, fatal := scenario.Failure(args)
-		return protocol.ReadDone{Err: err, Fatal: fatal}
+		return candidate.ReadDone{Err: err, Fatal: fatal}
 	case "same":
-		return protocol.ReadDone{Shown: protocol.Same}
+		return candidate.ReadDone{Shown: protocol.Same}
 	case "absent": // [the store's time]
-		e := protocol.ReadDone{Shown: protocol.Absent}
+		e := candidate.ReadDone{Shown: protocol.Absent}
 		if len(args) > 0 {
 			e.Date = scenario.Wall.Add(scenario.Duration(s.T, args[0]))
 		}
 		return e
 	case "foreign":
-		return protocol.ReadDone{Shown: protocol.Foreign, Err: fmt.Errorf("%w: garbage", record.ErrForeign)}
+		return candidate.ReadDone{Shown: protocol.Foreign, Err: fmt.Errorf("%w: garbage", record.ErrForeign)}
 	case "found": // VERSION #NUMBER | VERSION held|free by NAME token N ttl D
-		return protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args), Age: s.age, Aged: s.age > 0}
+		return candidate.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args), Age: s.age, Aged: s.age > 0}
 	case "sighted": // as found, and when it was sent
 		i := slices.Index(args, "sent")
-		seen := protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args[:i])}
-		return protocol.Sighted{Answer: seen, Sent: scenario.Duration(s.T, args[i+1])}
+		seen := candidate.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args[:i])}
+		return candidate.Sighted{Answer: seen, Sent: scenario.Duration(s.T, args[i+1])}
 	case "age": // of the records found from now on, by the store's clock
 		s.age = scenario.Duration(s.T, args[0])
 		return protocol.Tick{}
@@ -264,8 +265,8 @@ func (s *script) event(name string, args []string) protocol.Event {
 }
 
 func (s *script) attach(args []string) protocol.Event {
-	use := map[string]protocol.Use{"hold": protocol.ToHold, "renew": protocol.ToRenew, "release": protocol.ToRelease}
-	e := protocol.Attach{Use: use[args[0]], Proof: protocol.Proof{Expires: scenario.Wall.Add(time.Hour)}}
+	use := map[string]candidate.Use{"hold": candidate.ToHold, "renew": candidate.ToRenew, "release": candidate.ToRelease}
+	e := candidate.Attach{Use: use[args[0]], Proof: candidate.Proof{Expires: scenario.Wall.Add(time.Hour)}}
 	for i := 1; i+1 < len(args); i += 2 {
 		switch args[i] {
 		case "token":
@@ -341,7 +342,7 @@ func (s *script) record(args []string) record.Record {
 }
 
 // terms are those of an acquisition: as NAME, meta NAME, ttl D, no-renewal, max-hold D, hold-at-least D.
-func (s *script) terms(args []string) (t protocol.Terms) {
+func (s *script) terms(args []string) (t candidate.Terms) {
 	after := func(word string) string {
 		if i := slices.Index(args, word); i >= 0 {
 			return args[i+1]
@@ -371,16 +372,16 @@ func (s *script) epoch(args []string) (n int64) {
 // heard makes the word of the leader whose records "found" makes: its incarnation
 // is "other".
 func (s *script) heard(name string, args []string) protocol.Event {
-	w := protocol.PeerStatus{
+	w := candidate.PeerStatus{
 		Leading: name == "leads" || name == "stranger", Free: name == "freed",
 		Incarnation: "other", Holder: "db-1", Token: 41, Version: name,
 	}
 	if name == "stranger" {
 		w.Incarnation = "stranger"
 	}
-	var proof *protocol.ReadDone
+	var proof *candidate.ReadDone
 	if i := slices.Index(args, "proof"); i >= 0 {
-		proof = &protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[i+1]), Record: s.record(args[i+1:])}
+		proof = &candidate.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[i+1]), Record: s.record(args[i+1:])}
 		args = args[:i]
 	}
 	for i := 0; i+1 < len(args); i += 2 {
@@ -397,7 +398,7 @@ func (s *script) heard(name string, args []string) protocol.Event {
 			s.Fatalf("word field %q", args[i])
 		}
 	}
-	return protocol.PeerAnswer{Number: s.asked, Status: w, Proof: proof}
+	return candidate.PeerAnswer{Number: s.asked, Status: w, Proof: proof}
 }
 
 // history is what a record tells of the leases before.
@@ -418,11 +419,11 @@ func (s *script) history(r record.Record) string {
 
 func (s *script) show(action protocol.Action) string {
 	switch a := action.(type) {
-	case protocol.Read:
+	case candidate.Read:
 		return fmt.Sprintf("read unless %q, for %v at most", a.Unless, a.Timeout)
-	case protocol.Check:
+	case candidate.Check:
 		return fmt.Sprintf("check the session %s, for %v at most", a.Session, a.Timeout)
-	case protocol.Write:
+	case candidate.Write:
 		s.wrote = append(s.wrote, a.Record)
 		condition := "if absent"
 		if a.Expect != "" {
@@ -436,7 +437,7 @@ func (s *script) show(action protocol.Action) string {
 		if a.Record.Session != "" {
 			text += ", under " + a.Record.Session
 		}
-		if a.Op != protocol.Free && a.Record.Holder != s.cfg.Holder {
+		if a.Op != candidate.Free && a.Record.Holder != s.cfg.Holder {
 			text += ", by " + a.Record.Holder
 		}
 		for _, name := range slices.Sorted(maps.Keys(a.Record.Meta)) {
@@ -452,53 +453,53 @@ func (s *script) show(action protocol.Action) string {
 			text += ", " + name
 		}
 		return text + s.history(a.Record)
-	case protocol.PollPeer:
+	case candidate.PollPeer:
 		s.asked = a.Number
 		who := "who only watches"
 		if a.Waiting {
 			who = "who waits"
 		}
 		return fmt.Sprintf("ask %s for other than %q within %v, as one %s", a.Address, a.Known, a.Wait, who)
-	case protocol.CancelPoll:
+	case candidate.CancelPoll:
 		return "cancel the question"
-	case protocol.Granted:
+	case candidate.Granted:
 		return "granted"
-	case protocol.Renewed:
+	case candidate.Renewed:
 		return "renewed"
-	case protocol.MetaSet:
+	case candidate.MetaSet:
 		return fmt.Sprintf("meta set, up to the change %d", a.Number)
-	case protocol.NoticeGiven:
+	case candidate.NoticeGiven:
 		return fmt.Sprintf("notice given, known at %v", a.Known)
 	case protocol.Troubled:
 		return "troubled: " + a.Err.Error()
-	case protocol.Refused:
+	case candidate.Refused:
 		text := fmt.Sprintf("refused: held by %s, token %d", a.Record.Holder, a.Record.Token) + map[bool]string{true: ", abandoned"}[a.Abandoned]
 		if a.Rest > 0 {
 			text += fmt.Sprintf(", rests for %v", a.Rest)
 		}
 		return text
-	case protocol.Waiting:
+	case candidate.Waiting:
 		text := fmt.Sprintf("waiting for %s, token %d", a.Record.Holder, a.Record.Token)
 		if a.Record.Resting() > 0 {
 			text += ", at rest"
 		}
 		return text
-	case protocol.Vanished:
+	case candidate.Vanished:
 		return fmt.Sprintf("vanished: was token %d", a.Record.Token)
 	case protocol.Seen:
 		return "seen"
-	case protocol.Expired:
+	case candidate.Expired:
 		return fmt.Sprintf("expired: %s, token %d", a.Record.Holder, a.Record.Token)
-	case protocol.Unreadable:
+	case candidate.Unreadable:
 		return "unreadable: " + a.Err.Error()
-	case protocol.Failed:
+	case candidate.Failed:
 		return "failed: " + a.Err.Error() + map[bool]string{true: ", open " + a.Open}[a.Open != ""]
-	case protocol.Detached:
+	case candidate.Detached:
 		if a.Err != nil {
 			return "not detached: " + a.Err.Error()
 		}
 		return fmt.Sprintf("detached: %s, token %d, id %s, by %s", map[bool]string{true: "held", false: "free"}[a.Record.Held], a.Record.Token, a.Record.WriteID, a.Record.Holder)
-	case protocol.Reaped:
+	case candidate.Reaped:
 		return fmt.Sprintf("reaped: token %d, ended %q", a.Record.Token, a.Record.Ended)
 	case protocol.Unnamed:
 		return "unnamed: " + a.Session
@@ -506,9 +507,9 @@ func (s *script) show(action protocol.Action) string {
 		return "left: " + a.Session
 	case protocol.SessionOrphan:
 		return "session orphan: " + a.Session + map[bool]string{true: ", closing"}[a.Closing]
-	case protocol.Lost:
+	case candidate.Lost:
 		return "lost: " + a.Err.Error()
-	case protocol.Released:
+	case candidate.Released:
 		if a.Err != nil {
 			return "released: " + a.Err.Error()
 		}

@@ -1,13 +1,93 @@
-package protocol
+package candidate
 
 import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
+
+// Config configures a candidate. Incarnation makes write IDs unique and seeds the jitter. It must
+// be new for each candidate and each start: 128 random bits in any text form (rule A9).
+type Config struct {
+	Incarnation string
+	TTL         time.Duration
+	Holder      string
+	Address     string
+	Meta        map[string]string
+	Existing    bool   // never create the object
+	Layout      string // the name in records
+
+	// Numbered: tokens are object numbers, starting at 1.
+	Numbered bool
+	// Tokenless: there are no tokens, and a free lock has no object.
+	Tokenless bool
+	// WriteOnce: a record cannot be overwritten, so no lease is renewed. Without Sweep, none is
+	// taken over either: its record must be deleted first.
+	WriteOnce, Sweep bool
+
+	// Fresh: the object must not exist yet, so a name is used only once (rule D1).
+	Fresh bool
+	// Reaper: the candidate wants the lock to be free. Where it would take the lock over, it frees
+	// it (rule D3), and it answers an acquisition with Reaped.
+	Reaper bool
+
+	// FastStart lets the candidate take over at once if the record is old enough by the store's own
+	// clock.
+	FastStart bool
+	// PollInterval limits how long the poll intervals of a waiting acquisition become. Zero: see
+	// the function PollInterval. Followers do not use it.
+	PollInterval time.Duration
+	// Follow polls as for an election, where waits are long: see follow.
+	Follow bool
+	// Frequent and Infrequent are a follower's poll intervals: during transitions and failures, and
+	// while the leader is stable. Zero: derived from the leader's TTL.
+	Frequent, Infrequent time.Duration
+	// Peers makes a follower ask the leader itself, if its record has an address. It asks the store
+	// only if the leader does not answer.
+	Peers bool
+	// Retries are the backoffs after consecutive failures: see [Pause].
+	Retries []time.Duration
+}
+
+// writeID returns the write ID of the n-th write. It is in the body, which every layout and store
+// keeps, not in metadata. Each try has a new one, because on a store with hashes as versions, an
+// identical record would bring back its version (rule A2).
+func (cfg *Config) writeID(n uint64) string {
+	return cfg.Incarnation + "." + strconv.FormatUint(n, 10)
+}
+
+// number returns the number in the record's write ID, if this candidate wrote it. It checks more
+// than the prefix, because another incarnation may begin with this one.
+func (cfg *Config) number(r record.Record) (n uint64, ours bool) {
+	text, marked := strings.CutPrefix(r.WriteID, cfg.Incarnation)
+	text, dotted := strings.CutPrefix(text, ".")
+	if !marked || !dotted {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n, err == nil
+}
+
+// mine reports whether this candidate wrote the record. That never means ownership (rule A9), only
+// that nobody else relies on the record.
+func (cfg *Config) mine(r record.Record) bool {
+	_, ours := cfg.number(r)
+	return ours
+}
+
+// frequent returns a follower's interval during transitions and failures.
+func (cfg *Config) frequent(ttl time.Duration) time.Duration {
+	if cfg.Frequent > 0 {
+		return cfg.Frequent
+	}
+	return max(protocol.Renewal(ttl)/8, protocol.FirstPoll)
+}
 
 // Terms are what an acquisition asks for its own lease. They apply from its Acquire until the
 // lease is released, or until the acquisition ends without one. The candidate's next lease has
@@ -28,7 +108,7 @@ type Terms struct {
 
 // The bounds of terms. MaxHold has the lower bound of a TTL, for the same reason.
 const (
-	MinHold = MinTTL
+	MinHold = protocol.MinTTL
 	MaxRest = record.MaxRest
 )
 
@@ -38,8 +118,8 @@ var ErrTimeUp = errors.New("the time that the lease was to last at most is up")
 // Check returns why an acquisition, under a session or not, cannot have these terms, or nil.
 func (t Terms) Check(session bool) error {
 	switch {
-	case t.TTL != 0 && (t.TTL < MinTTL || t.TTL > MaxTTL):
-		return fmt.Errorf("the TTL %v is not between %v and %v", t.TTL, MinTTL, MaxTTL)
+	case t.TTL != 0 && (t.TTL < protocol.MinTTL || t.TTL > protocol.MaxTTL):
+		return fmt.Errorf("the TTL %v is not between %v and %v", t.TTL, protocol.MinTTL, protocol.MaxTTL)
 	case t.MaxHold != 0 && t.MaxHold < MinHold:
 		return fmt.Errorf("the longest hold %v is less than %v", t.MaxHold, MinHold)
 	case t.HoldAtLeast < 0 || t.HoldAtLeast > MaxRest:
@@ -60,7 +140,7 @@ func (t *Terms) None() bool {
 }
 
 // agree makes these terms apply, and no earlier ones.
-func (c *Candidate) agree(t Terms) {
+func (c *Machine) agree(t Terms) {
 	c.terms = t
 	c.cfg.Holder, c.cfg.Meta, c.cfg.TTL = c.usual.Holder, c.usual.Meta, c.usual.TTL
 	if t.Holder != "" {
@@ -76,14 +156,14 @@ func (c *Candidate) agree(t Terms) {
 
 // forgetTerms ends the terms with their acquisition or lease. It runs at the end of each step,
 // so no way to end one has to remember it.
-func (c *Candidate) forgetTerms() {
+func (c *Machine) forgetTerms() {
 	if c.phase == clear && c.acq.want == nothing && !c.terms.None() {
 		c.agree(Terms{})
 	}
 }
 
 // retune changes the defaults, where the terms ask for nothing else.
-func (c *Candidate) retune(ev Retune) {
+func (c *Machine) retune(ev Retune) {
 	c.usual.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
 	if c.terms.TTL == 0 {
 		c.cfg.TTL = ev.TTL
@@ -93,15 +173,15 @@ func (c *Candidate) retune(ev Retune) {
 // agreed reports whether a record is what the current terms would have written. An earlier
 // acquisition's claim need not be. It may land while another one waits, with the name, the meta
 // data and the TTL of a user that has left.
-func (c *Candidate) agreed(r record.Record) bool {
+func (c *Machine) agreed(r record.Record) bool {
 	return r.Holder == c.cfg.Holder && r.TTL == c.cfg.TTL && maps.Equal(r.Meta, c.cfg.Meta)
 }
 
 // end returns the clock reading at which the terms end a lease claimed at t0. Counted from the
 // claim and not from the grant, it is early if anything.
 func (t *Terms) end(t0 time.Duration) time.Duration {
-	if t.MaxHold == 0 || t0 > Never-t.MaxHold {
-		return Never
+	if t.MaxHold == 0 || t0 > protocol.Never-t.MaxHold {
+		return protocol.Never
 	}
 	return t0 + t.MaxHold
 }
@@ -109,9 +189,9 @@ func (t *Terms) end(t0 time.Duration) time.Duration {
 // tooSlow returns the error of an acquisition whose claims were all answered too late.
 func (t *Terms) tooSlow() error {
 	if t.MaxHold == 0 {
-		return ErrSlowStore
+		return protocol.ErrSlowStore
 	}
-	return fmt.Errorf("%w, or than half of the longest hold, %v", ErrSlowStore, t.MaxHold)
+	return fmt.Errorf("%w, or than half of the longest hold, %v", protocol.ErrSlowStore, t.MaxHold)
 }
 
 // rest returns the cooldown to write with a release, if the lease was granted at that clock
@@ -128,16 +208,16 @@ func (t *Terms) rest(granted, now time.Duration, writeID string) *record.Rest {
 // which these terms end it.
 func (t *Terms) Expiry(clock, end, ttl time.Duration) error {
 	switch {
-	case t.NoRenewal && (t.MaxHold == 0 || Validity(ttl) < t.MaxHold): // whichever ends it first
+	case t.NoRenewal && (t.MaxHold == 0 || protocol.Validity(ttl) < t.MaxHold): // whichever ends it first
 		return fmt.Errorf("%w: it was to last for one TTL of %v, and not to be renewed", ErrTimeUp, ttl)
 	case clock >= end:
 		return fmt.Errorf("%w: it was to be held for %v at most", ErrTimeUp, t.MaxHold)
 	}
-	return ErrExpired
+	return protocol.ErrExpired
 }
 
 // Terms returns the current lease's terms and the clock reading at which they end it.
-func (c *Candidate) Terms() (t Terms, end time.Duration) { return c.terms, c.lease.end }
+func (c *Machine) Terms() (t Terms, end time.Duration) { return c.terms, c.lease.end }
 
 // Rested returns how much of its cooldown a record has behind it, if it is that old by the
 // store's clock. Both times of that clock are whole seconds, so the difference may be a second
