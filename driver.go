@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -439,4 +440,101 @@ func (d *driver) left() error {
 		return s.Err()
 	}
 	return nil
+}
+
+// answered counts consecutive failed requests.
+func (d *driver) answered(err error) {
+	if err != nil {
+		d.now.failures++
+		return
+	}
+	d.now.failures, d.now.last = 0, time.Now()
+}
+
+// noteTrouble keeps the time since which tries fail. A store may answer reads but refuse
+// writes, so counting consecutive requests is not enough. Only a successful answer ends the
+// failure: a new acquisition clears the candidate's error but proves nothing.
+func (d *driver) noteTrouble(ev protocol.Event) {
+	err := d.Candidate().Trouble()
+	switch {
+	case err != nil && !errors.Is(err, layout.ErrNotExpired):
+		if d.now.failing.IsZero() {
+			d.now.failing = time.Now()
+		}
+	case succeeded(ev):
+		d.now.failing = time.Time{}
+	}
+}
+
+// succeeded reports whether ev is a successful answer of the store.
+func succeeded(ev protocol.Event) bool {
+	switch ev := ev.(type) {
+	case candidate.ReadDone:
+		return ev.Err == nil
+	case candidate.WriteDone:
+		return ev.Err == nil
+	}
+	return false
+}
+
+// untilItsContext is the advice for an acquisition that waits for the store.
+const untilItsContext = "the acquisition goes on until its context ends: give it a deadline"
+
+// troubled tells the user that the store keeps failing.
+func (d *driver) troubled(err error) {
+	if errors.Is(err, layout.ErrNotExpired) {
+		return // the store works: a marker is not old enough to sweep yet
+	}
+	d.traceTrouble(err)
+	if d.opts.OnTrouble != nil {
+		d.call("OnTrouble", func() { d.opts.OnTrouble(err) })
+		return
+	}
+	log := d.opts.Logger.With("lock", d.at.String(), "error", err)
+	if d.now.waiter != nil {
+		log = log.With("advice", untilItsContext)
+	}
+	log.Warn("the store fails, and is tried again")
+}
+
+// callbacks call the user's functions for a driver. Most locks have none, so they are created
+// at the first call.
+type callbacks struct {
+	options lock.Callbacks // of the callbacks in the options
+	traces  *traces        // of the Trace; nil: no event so far
+}
+
+// callbacks returns them, and creates them if necessary. The engine is locked.
+func (d *driver) callbacks() *callbacks {
+	if d.calls == nil {
+		d.calls = &callbacks{options: lock.Callbacks{Patience: d.opts.TTL, Hangs: d.hangs}}
+	}
+	return d.calls
+}
+
+// call runs a function of the user after the earlier ones.
+func (d *driver) call(name string, f func()) { d.callbacks().options.Add(name, f) }
+
+func (d *driver) hangs(name string) {
+	d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", d.at.String(), "callback", name)
+}
+
+// Package admin needs parts of a Lock that users must not rely on: its store, its layout and
+// the protocol's configuration. Exported methods would be a promise to users. This way,
+// programs that only hold locks do not link package admin.
+func init() {
+	inside.Show(inside.View[*Lock, Info, Detached]{
+		Parts: func(l *Lock) inside.Parts {
+			return inside.Parts{Store: l.d.st, Layout: l.d.at, Config: l.d.opts.config("")}
+		},
+		Look:     func(ctx context.Context, l *Lock) (layout.Snapshot, Info, error) { return l.look(ctx) },
+		Explain:  func(l *Lock, err error) error { return l.d.explain(err) },
+		Describe: describe,
+		Proof:    func(d Detached) candidate.Proof { return d.proof() },
+		Watching: func() candidate.Config {
+			defaults, _ := (*LockOptions)(nil).withDefaults() // the defaults are valid
+			return defaults.watching()
+		},
+	})
+	inside.ShowSession[*Session](func(s *Session) (*engine.Session, string) { return s.inner, s.heartbeat.d.st.String() })
 }

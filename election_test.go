@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -697,4 +701,1143 @@ func TestFencedLeaderRests(t *testing.T) {
 			t.Errorf("%d terms in a minute, where each is followed by half a TTL or a little more; %v", terms, err)
 		}
 	})
+}
+
+// TestElectionOptionsThatCannotBe: what makes no sense is refused, with the option named, and what
+// lies at the border of it is taken.
+func TestElectionOptionsThatCannotBe(t *testing.T) {
+	const s = time.Second
+	for says, all := range map[string][]leasehold.ElectionOptions{
+		"": {
+			{},
+			{Frequent: s},
+			{Infrequent: s},
+			{Frequent: s, Infrequent: s},
+			{Frequent: 1, Infrequent: 2},
+			{Grace: 1},
+			{Retries: []time.Duration{0, s}},
+		},
+		"Frequent -1ns":             {{Frequent: -1}, {Frequent: -1, Infrequent: s}},
+		"Infrequent -1ns":           {{Infrequent: -1}, {Frequent: s, Infrequent: -1}},
+		"longer than Infrequent":    {{Frequent: 2 * s, Infrequent: s}, {Frequent: 2, Infrequent: 1}},
+		"grace -1ns":                {{Grace: -1}},
+		"retry comes after -1ns":    {{Retries: []time.Duration{-1}}, {Retries: []time.Duration{s, -1}}},
+		"TTL":                       {{LockOptions: leasehold.LockOptions{TTL: time.Millisecond}}},
+		"PollInterval 1s is for":    {{LockOptions: leasehold.LockOptions{PollInterval: s}}},
+		"the option Sweep is for":   {{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject, Sweep: true}}},
+		"there is no layout \"pile": {{LockOptions: leasehold.LockOptions{Layout: "pile"}}},
+	} {
+		for _, opts := range all {
+			st := newStore()
+			e, err := leasehold.NewElection(st, "leaders/x", &opts)
+			if (e == nil) != (says != "") || (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+				t.Errorf("%+v: want %q, got %v", opts, says, err)
+			}
+			if c := st.Counts(); c != (faultstore.Counts{}) {
+				t.Errorf("%+v: %+v requests were made", opts, c)
+			}
+		}
+	}
+}
+
+// TestElectionSweeps: with Sweep a candidate deletes the marker of a leader that is gone, and leads.
+func TestElectionSweeps(t *testing.T) {
+	for _, sweep := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			inner := memstore.New()
+			gone := newStoreOver(inner)
+			opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutMarker, Sweep: sweep}}
+			a, b := newElection(t, gone, opts), newElection(t, inner, opts)
+			lease, err := a.Campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone.Partition(true)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			if _, err = b.Campaign(ctx); (err == nil) != sweep {
+				t.Errorf("sweep %v: %v", sweep, err)
+			}
+			_ = lease.Release(t.Context())
+			_ = b.Resign(t.Context())
+		})
+	}
+}
+
+func newElection(t *testing.T, st store.Store, opts leasehold.ElectionOptions) *leasehold.Election {
+	t.Helper()
+	e, err := leasehold.NewElection(st, "leaders/scheduler", &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestElectionNeverCreates: with Existing a candidate does not make the object, and says so.
+func TestElectionNeverCreates(t *testing.T) {
+	needs(t, here().Tokens(), "a marker cannot exist already")
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		err := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Existing: true}}).Run(t.Context(), nil)
+		if !errors.Is(err, store.ErrNotExist) || st.Counts().Put != 0 {
+			t.Errorf("%d writes: %v", st.Counts().Put, err)
+		}
+	})
+}
+
+// TestElectionTells: the callbacks and the logger of the options are those that are told.
+func TestElectionTells(t *testing.T) {
+	needsRenewals(t)
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		var log leasetest.Log
+		told := make(chan string, 100)
+		e := newElection(t, st, leasehold.ElectionOptions{
+			LockOptions: leasehold.LockOptions{
+				OnRenew:   func(l *leasehold.Lease) { told <- "renewed " + l.Key() },
+				OnLost:    func(_ *leasehold.Lease, err error) { told <- "lost " + err.Error() },
+				OnTrouble: func(err error) { told <- "trouble " + err.Error() },
+				Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+			},
+		})
+		lease, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		st.Partition(true)
+		<-lease.Done()
+		synctest.Wait()
+		close(told)
+		said := slices.Collect(func(yield func(string) bool) {
+			for text := range told {
+				yield(text)
+			}
+		})
+		for _, want := range []string{"renewed leaders/scheduler", "lost the lease was lost", "trouble "} {
+			if !slices.ContainsFunc(said, func(text string) bool { return strings.HasPrefix(text, want) }) {
+				t.Errorf("nobody is told %q, but %q", want, said)
+			}
+		}
+		if !strings.Contains(log.String(), "lease lost") {
+			t.Errorf("the log says %q", &log)
+		}
+		_ = lease.Release(t.Context())
+	})
+}
+
+// times notes when requests arrive, each at another moment.
+type times struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+// watch notes the requests of a store from now on.
+func (r *times) watch(st *faultstore.Store) {
+	st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, When: func(faultstore.Call) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if n := len(r.at); n == 0 || !r.at[n-1].Equal(time.Now()) {
+			r.at = append(r.at, time.Now())
+		}
+		return false
+	}})
+}
+
+// pauses are the times between them.
+func (r *times) pauses() (all []time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range len(r.at) - 1 {
+		all = append(all, r.at[i+1].Sub(r.at[i]))
+	}
+	return all
+}
+
+// between reports that there are so many pauses at least, and that those are between low and high.
+func between(pauses []time.Duration, n int, low, high time.Duration) bool {
+	return len(pauses) >= n && !slices.ContainsFunc(pauses[:n], func(d time.Duration) bool { return d < low || d > high })
+}
+
+// TestIntervalsOfAFollower: it looks as often as its options say, or an Update, at a leader that is new
+// and at one that is steady.
+func TestIntervalsOfAFollower(t *testing.T) {
+	needsRenewals(t)
+	for _, updated := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			inner := memstore.New()
+			leader := campaign(t, inner, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}})
+			if err := leader.WaitForLeadership(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}, Frequent: 6 * time.Second, Infrequent: 100 * time.Second}
+			if updated {
+				opts = leasehold.ElectionOptions{}
+			}
+			follower := newCampaigner(t, inner, opts)
+			if updated {
+				if err := follower.Update(leasehold.ElectionConfig{TTL: time.Minute, Frequent: 6 * time.Second, Infrequent: 100 * time.Second}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var fresh, steady times
+			fresh.watch(follower.net)
+			follower.start(t)
+			time.Sleep(15 * time.Second)
+			// A pause varies by a quarter, and the next one is longer.
+			if got := fresh.pauses(); !between(got, 1, 4500*time.Millisecond, 7500*time.Millisecond) {
+				t.Errorf("updated %v: Frequent is 6 s, and a new leader was looked at after %v", updated, got)
+			}
+			time.Sleep(5 * time.Minute)
+			follower.net.Clear()
+			steady.watch(follower.net)
+			time.Sleep(10 * time.Minute)
+			if got := steady.pauses(); !between(got, 4, 75*time.Second, 125*time.Second) {
+				t.Errorf("updated %v: Infrequent is 100 s, and a steady leader was looked at after %v", updated, got)
+			}
+			leader.quit(t)
+			follower.quit(t)
+		})
+	}
+}
+
+// TestUpdatesThatCannotBe: an Update is held to what the options are held to.
+func TestUpdatesThatCannotBe(t *testing.T) {
+	e := newElection(t, newStore(), leasehold.ElectionOptions{})
+	for says, all := range map[string][]leasehold.ElectionConfig{
+		"":                       {{}, {TTL: leasehold.MinTTL}, {TTL: leasehold.MaxTTL}, {Frequent: 1}},
+		"not between 1s and 24h": {{TTL: leasehold.MinTTL - 1}, {TTL: leasehold.MaxTTL + 1}, {TTL: -1}},
+		"negative":               {{Frequent: -1}, {Infrequent: -1}},
+		"longer than Infrequent": {{Frequent: 2, Infrequent: 1}},
+	} {
+		for _, c := range all {
+			if err := e.Update(c); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+				t.Errorf("%+v: want %q, got %v", c, says, err)
+			}
+		}
+	}
+}
+
+// TestRetriesOfACandidate: after failures of the store it pauses as its options say.
+func TestRetriesOfACandidate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		var tries times
+		tries.watch(st)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable})
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}, Retries: []time.Duration{3 * time.Second, 500 * time.Millisecond, 2 * time.Second}}
+		if _, err := newElection(t, st, opts).Campaign(ctx); !errors.Is(err, store.ErrUnavailable) {
+			t.Error(err)
+		}
+		got := tries.pauses()
+		if len(got) < 4 {
+			t.Fatalf("the pauses are %v", got)
+		}
+		for i, want := range append(opts.Retries, 4*time.Second) {
+			if got[i] < want || got[i] > want*5/4 { // many do not come back at one moment
+				t.Errorf("after failure %d in a row: %v, and %v is asked for", i+1, got[i], want)
+			}
+		}
+	})
+}
+
+// TestCampaignThatWaits: what a lock's options ask for an election does: OnWait is told of the leader
+// that a campaign waits for.
+func TestCampaignThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		leader := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "first"}})
+		lease, err := leader.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := make(chan string, 10)
+		follower := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{
+			OnWait: func(i leasehold.Info) { waits <- i.Holder },
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := follower.Campaign(ctx)
+			ended <- err
+		}()
+		if holder := <-waits; holder != "first" {
+			t.Errorf("it waits for %q", holder)
+		}
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		release(t, lease)
+	})
+}
+
+// asked is a context that calls a function each time somebody asks whether it has ended: an
+// acquisition does that once its lease is granted, before it returns the lease.
+type asked struct {
+	context.Context
+	before func()
+}
+
+func (c asked) Err() error {
+	c.before()
+	return c.Context.Err()
+}
+
+// TestCampaignThatResigned: who resigns before Campaign has returned is not given a lease, and is
+// told why.
+func TestCampaignThatResigned(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := newElection(t, newStore(), leasehold.ElectionOptions{})
+		ctx := asked{t.Context(), func() {
+			if e.IsLeader() {
+				if err := e.Resign(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}}
+		if lease, err := e.Campaign(ctx); lease != nil || !errors.Is(err, leasehold.ErrResigned) {
+			t.Errorf("the campaign returned %v, %v", lease, err)
+		}
+	})
+}
+
+// TestRunThatResigned: who resigns before the term has begun is not told that it has, neither by
+// OnElected nor by the work.
+func TestRunThatResigned(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var resigned atomic.Bool
+		e := newElection(t, newStore(), leasehold.ElectionOptions{OnElected: func(ctx context.Context, _ *leasehold.Lease) error {
+			t.Errorf("elected, resigned %v: %v", resigned.Load(), ctx.Err())
+			return nil
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		err := e.Run(asked{ctx, func() {
+			if e.IsLeader() && resigned.CompareAndSwap(false, true) {
+				go func() {
+					if err := e.Resign(t.Context()); err != nil {
+						t.Error(err)
+					}
+					stop()
+				}()
+				time.Sleep(time.Millisecond) // in which the resignation begins
+			}
+		}}, func(ctx context.Context, _ *leasehold.Lease) error {
+			t.Errorf("led, resigned %v: %v", resigned.Load(), ctx.Err())
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) || !resigned.Load() {
+			t.Errorf("resigned %v; %v", resigned.Load(), err)
+		}
+	})
+}
+
+// TestRunThatEnded: the end of Run's context that crosses the grant begins no term either.
+func TestRunThatEnded(t *testing.T) {
+	for range 20 { // what is to stop the term runs beside it
+		bubble(t, func(t *testing.T) {
+			e := newElection(t, newStore(), leasehold.ElectionOptions{OnElected: func(context.Context, *leasehold.Lease) error {
+				t.Error("elected, and nobody campaigns any more")
+				return nil
+			}})
+			ctx, stop := context.WithCancel(t.Context())
+			err := e.Run(asked{ctx, func() {
+				if e.IsLeader() {
+					stop()
+				}
+			}}, func(context.Context, *leasehold.Lease) error {
+				t.Error("led, and nobody campaigns any more")
+				return nil
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Run returned %v", err)
+			}
+		})
+	}
+}
+
+// TestResignBetweenTerms: when a term is over, there is nothing to resign from.
+func TestResignBetweenTerms(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := newElection(t, newStore(), leasehold.ElectionOptions{})
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Second, func() {
+			if err := e.Resign(t.Context()); !errors.Is(err, leasehold.ErrNotLeading) {
+				t.Errorf("after a term: %v", err)
+			}
+			stop()
+		})
+		if err := e.Run(ctx, func(context.Context, *leasehold.Lease) error { return nil }); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWorkDoesNotBegin: what has happened while OnElected ran keeps the work from being called.
+func TestWorkDoesNotBegin(t *testing.T) {
+	for what, during := range map[string]func(*leasehold.Election, func()){
+		"the context of Run has ended": func(_ *leasehold.Election, stop func()) { stop() },
+		"it has resigned":              func(e *leasehold.Election, _ func()) { go e.Resign(context.Background()) }, //nolint:errcheck // the work tells
+		"the machine was suspended":    func(*leasehold.Election, func()) { slept.Store(int64(time.Hour)) },
+	} {
+		bubble(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			var e *leasehold.Election
+			elected := 0
+			e = newElection(t, newStore(), leasehold.ElectionOptions{OnElected: func(context.Context, *leasehold.Lease) error {
+				if elected++; elected == 1 {
+					time.AfterFunc(time.Second, stop)
+					during(e, stop)
+					if slept.Load() == 0 {
+						synctest.Wait()
+					}
+				}
+				return nil
+			}})
+			err := e.Run(ctx, func(_ context.Context, lease *leasehold.Lease) error {
+				if elected == 1 {
+					t.Errorf("%s, and the work begins: %v", what, lease.Err())
+				}
+				return nil
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: Run returned %v", what, err)
+			}
+		})
+	}
+}
+
+// TestContextOfWorkEnds: when the work has returned by itself its context has ended, and with it
+// what the work has left behind.
+func TestContextOfWorkEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var ended func() error
+		e := newElection(t, newStore(), leasehold.ElectionOptions{})
+		_ = e.Run(ctx, func(ctx context.Context, _ *leasehold.Lease) error {
+			ended = ctx.Err
+			time.AfterFunc(time.Second, stop)
+			return nil
+		})
+		if ended() == nil {
+			t.Error("the work has returned, and its context goes on")
+		}
+	})
+}
+
+// logged runs an election for some time, and returns what it has logged.
+func logged(t *testing.T, opts leasehold.ElectionOptions, st *faultstore.Store, d time.Duration, lead func(context.Context, *leasehold.Lease) error) string {
+	t.Helper()
+	var log leasetest.Log
+	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	opts.Layout = leasehold.LayoutObject // markers have something to say of themselves
+	ctx, stop := context.WithTimeout(t.Context(), d)
+	defer stop()
+	if err := newElection(t, st, opts).Run(ctx, lead); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Run returned %v", err)
+	}
+	return log.String()
+}
+
+// TestLogOfAnElection: what nobody is told otherwise is in the log, once each time, and an election
+// in which all goes well logs nothing.
+func TestLogOfAnElection(t *testing.T) {
+	refuse := errors.New("not ready")
+	wait := func(ctx context.Context, _ *leasehold.Lease) error { <-ctx.Done(); return ctx.Err() }
+	for name, c := range map[string]struct {
+		elected, lead func(context.Context, *leasehold.Lease) error
+		says          string // nothing, if it is empty
+	}{
+		"all is well":                {nil, wait, ""},
+		"OnElected takes its time":   {func(context.Context, *leasehold.Lease) error { time.Sleep(14 * time.Second); return nil }, wait, ""},
+		"OnElected hangs":            {func(context.Context, *leasehold.Lease) error { time.Sleep(16 * time.Second); return nil }, wait, "callback=OnElected"},
+		"OnElected fails":            {func(context.Context, *leasehold.Lease) error { return refuse }, wait, "resigning, since OnElected failed"},
+		"the work fails":             {nil, func(context.Context, *leasehold.Lease) error { return refuse }, "resigning, since the work failed"},
+		"the work is done":           {nil, func(context.Context, *leasehold.Lease) error { return nil }, ""},
+		"the work fails as it stops": {nil, func(ctx context.Context, _ *leasehold.Lease) error { <-ctx.Done(); return refuse }, ""},
+	} {
+		bubble(t, func(t *testing.T) {
+			st := newStore()
+			log := logged(t, leasehold.ElectionOptions{OnElected: c.elected}, st, 50*time.Second, c.lead)
+			if c.says == "" && log != "" || !strings.Contains(log, c.says) {
+				t.Errorf("%s: the log says %q", name, log)
+			}
+		})
+	}
+	bubble(t, func(t *testing.T) { // one that waits for another leader
+		inner := memstore.New()
+		leader := newElection(t, inner, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}})
+		if _, err := leader.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if log := logged(t, leasehold.ElectionOptions{}, newStoreOver(inner), time.Minute, nil); log != "" {
+			t.Errorf("a follower logged %q", log)
+		}
+		if err := leader.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	bubble(t, func(t *testing.T) { // one whose release is refused
+		st := newStore()
+		log := logged(t, leasehold.ElectionOptions{}, st, 8*time.Second, func(ctx context.Context, _ *leasehold.Lease) error {
+			<-ctx.Done()
+			st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put"})
+			return nil
+		})
+		if strings.Count(log, "leadership not released") != 1 {
+			t.Errorf("a release was refused, and the log says %q", log)
+		}
+	})
+}
+
+// TestCallbacksComeOneByOne: no two callbacks of a lock run at once, however long they take, and they come
+// in the order of what they tell.
+func TestCallbacksComeOneByOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		var running atomic.Int32
+		var told []string
+		tell := func(what string) {
+			if running.Add(1) > 1 {
+				t.Errorf("%s is told while another callback runs", what)
+			}
+			time.Sleep(12 * time.Second)
+			told = append(told, what)
+			running.Add(-1)
+		}
+		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{
+			Layout:  leasehold.LayoutObject,
+			OnRenew: func(*leasehold.Lease) { tell("renewed") },
+			OnLost:  func(*leasehold.Lease, error) { tell("lost") },
+		}))
+		time.Sleep(11 * time.Second) // two renewals
+		st.Partition(true)
+		<-lease.Done()
+		_ = lease.Release(t.Context())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if want := []string{"renewed", "renewed", "lost"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
+
+// TestPausesAfterATerm: a candidate that has resigned lets the others go first for as long as Run
+// says, and for up to a quarter longer, whether its options say so or an Update.
+func TestPausesAfterATerm(t *testing.T) {
+	for want, c := range map[time.Duration]leasehold.ElectionConfig{
+		7500 * time.Millisecond: {},
+		1500 * time.Millisecond: {TTL: 3 * time.Second},
+		30 * time.Second:        {TTL: 24 * time.Hour},
+		60 * time.Second:        {Infrequent: 40 * time.Second},
+	} {
+		for _, updated := range []bool{false, true} {
+			bubble(t, func(t *testing.T) {
+				opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: c.TTL}, Infrequent: c.Infrequent}
+				if updated {
+					opts = leasehold.ElectionOptions{}
+				}
+				e := newElection(t, memstore.New(), opts)
+				if updated {
+					if err := e.Update(c); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var pauses []time.Duration
+				var ended time.Time
+				_ = e.Run(ctx, func(context.Context, *leasehold.Lease) error {
+					if !ended.IsZero() {
+						pauses = append(pauses, time.Since(ended))
+					}
+					if ended = time.Now(); len(pauses) == 300 {
+						stop()
+					}
+					return nil
+				})
+				least, most := slices.Min(pauses), slices.Max(pauses)
+				if least < want || least > want*21/20 || most < want*121/100 || most > want*5/4 {
+					t.Errorf("%+v, updated %v: pauses from %v to %v, and not from %v", c, updated, least, most, want)
+				}
+			})
+		}
+	}
+}
+
+// TestLostLeaderComesBackAtOnce: who has lost the leadership, and not resigned, campaigns without a
+// pause, since another leads by now or nobody does.
+func TestLostLeaderComesBackAtOnce(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "it breaks a lock by hand: the same in every layout")
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		e := newElection(t, st, leasehold.ElectionOptions{})
+		ctx, stop := context.WithCancel(t.Context())
+		var lost time.Time
+		_ = e.Run(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
+			if !lost.IsZero() {
+				if d := time.Since(lost); d > time.Second {
+					t.Errorf("it leads again after %v", d)
+				}
+				stop()
+				return nil
+			}
+			lock, err := leasehold.NewLock(st, lease.Key(), nil)
+			if err != nil {
+				t.Error(err)
+			} else if _, err = admin.Break(ctx, lock, lease.Token()); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			lost = time.Now()
+			return nil
+		})
+	})
+}
+
+// stamps is a log that notes when it is written with a text.
+type stamps struct {
+	text string
+	at   []time.Time
+}
+
+func (s *stamps) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), s.text) {
+		s.at = append(s.at, time.Now())
+	}
+	return len(p), nil
+}
+
+// TestCampaignsThatFail: where the store is too slow for the TTL a campaign fails, which is logged, and the
+// next one comes after the pauses that the options name, for failures in a row; a term ends the row.
+func TestCampaignsThatFail(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "it looks at the writes of one object: the same in every layout")
+	bubble(t, func(t *testing.T) {
+		failed := stamps{text: "campaign failed, will try again"}
+		var claimed, led time.Time
+		var pauses []time.Duration
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		st := newStore()
+		st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, When: func(c faultstore.Call) bool {
+			if strings.Contains(string(c.Body), `"state":"held"`) {
+				if claimed = time.Now(); len(pauses) < len(failed.at) {
+					pauses = append(pauses, time.Since(failed.at[len(pauses)]))
+				}
+			}
+			if len(pauses) == 4 {
+				stop()
+			}
+			// The fourth campaign succeeds, and its release. Of the others each claim is known to have
+			// landed only when too much of it is over.
+			succeeds := len(pauses) == 3 && (led.IsZero() || time.Since(led) < 400*time.Millisecond)
+			return !succeeds && time.Since(claimed) < 600*time.Millisecond
+		}})
+		e := newElection(t, st, leasehold.ElectionOptions{
+			LockOptions: leasehold.LockOptions{TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&failed, nil))},
+			Retries:     []time.Duration{time.Second, 3 * time.Second},
+		})
+		err := e.Run(ctx, func(context.Context, *leasehold.Lease) error {
+			led = time.Now()
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) || len(pauses) != 4 {
+			t.Fatalf("the pauses were %v; %v", pauses, err)
+		}
+		for i, want := range []time.Duration{time.Second, 3 * time.Second, 4 * time.Second, time.Second} {
+			if pauses[i] < want || pauses[i] > want*5/4 {
+				t.Errorf("after failure %d: %v, and not %v", i+1, pauses[i], want)
+			}
+		}
+		st.Clear()
+		time.Sleep(time.Minute) // what was given up is settled
+	})
+}
+
+// delayed is a store whose writes take that long to arrive, or to be answered.
+func delayed(kind faultstore.Kind, d time.Duration) *faultstore.Store {
+	st := newStore()
+	st.Inject(faultstore.Fault{Kind: kind, Op: "put", Delay: d})
+	return st
+}
+
+// A resignation races a term that begins at about the same moment.
+type resignation struct {
+	t      *testing.T
+	st     store.Store
+	e      *leasehold.Election
+	resign time.Duration // this long after the campaign began
+	until  func(context.Context) error
+
+	mu     sync.Mutex
+	led    []*leasehold.Lease
+	during bool
+}
+
+func (r *resignation) lead(ctx context.Context, lease *leasehold.Lease) error {
+	// Before anything else: this is what the caller sees that was told to begin.
+	if err := lease.Err(); errors.Is(err, leasehold.ErrReleased) {
+		r.t.Errorf("the work begins, its context is %v, and its lease: %v", ctx.Err(), err)
+	}
+	r.mu.Lock()
+	r.led, r.during = append(r.led, lease), true
+	r.mu.Unlock()
+	<-ctx.Done()
+	if err := lease.Err(); errors.Is(err, leasehold.ErrReleased) {
+		r.t.Errorf("the work goes on, and its lease: %v", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.during = false
+	return nil
+}
+
+// known fails unless the leader and the leadership are known together.
+func (r *resignation) known() {
+	if s := r.e.Status(); s.Leading && (!s.HasLeader || s.Leader.Holder != "me") {
+		r.t.Errorf("it leads, and the leader is %+v, %v", s.Leader, s.HasLeader)
+	}
+}
+
+// run campaigns, resigns as soon as that is possible, and ends.
+func (r *resignation) run() {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.until(ctx) }()
+	time.Sleep(r.resign)
+	for {
+		r.known()
+		err := r.e.Resign(ctx)
+		if !errors.Is(err, leasehold.ErrNotLeading) {
+			if err != nil {
+				r.t.Errorf("resigned: %v", err)
+			}
+			break
+		}
+		time.Sleep(time.Microsecond)
+	}
+	r.mu.Lock()
+	if r.during {
+		r.t.Error("resigned, and the work goes on")
+	}
+	r.mu.Unlock()
+	if r.e.IsLeader() {
+		r.t.Error("resigned, and it leads")
+	}
+	if info, err := inspect(r.st, r.e.Status().Key); err != nil || info.Held {
+		r.t.Errorf("resigned, and the lock is %+v, %v", info, err)
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) && !errors.Is(err, leasehold.ErrResigned) && err != nil {
+		r.t.Errorf("the campaign ended with %v", err)
+	}
+}
+
+func inspect(st store.Store, key string) (leasehold.Info, error) {
+	lock, err := leasehold.NewLock(st, key, nil)
+	if err != nil {
+		return leasehold.Info{}, err
+	}
+	return lock.Inspect(context.Background())
+}
+
+// resignations are so many races, at delays that are drawn; most of them meet in a moment.
+func resignations(t *testing.T, rounds int, unit, ttl time.Duration) {
+	t.Helper()
+	for range rounds {
+		delay := rand.N(3 * unit)
+		st := delayed([]faultstore.Kind{faultstore.DelayBefore, faultstore.DelayAfter}[rand.N(2)], delay)
+		e, err := leasehold.NewElection(st, "leaders/x", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me", TTL: ttl}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &resignation{t: t, st: st, e: e, resign: max(delay+rand.N(3*unit)-unit, 0)}
+		r.until = func(ctx context.Context) error { return e.Run(ctx, r.lead) }
+		if rand.N(4) == 0 {
+			r.until = func(ctx context.Context) error { // the lease was won and released: it is not handed out as valid
+				lease, err := e.Campaign(ctx)
+				if err == nil && lease.Token() == 0 && here().Tokens() {
+					t.Error("a lease without a token")
+				}
+				return err
+			}
+		}
+		if r.run(); t.Failed() {
+			return
+		}
+	}
+}
+
+// A resignation between the grant and the beginning of the term released the lease, and then
+// the work was called with it and with a context that went on (21 of 3,000).
+func TestResignRacesTheBeginning(t *testing.T) {
+	needsRenewals(t)
+	bubble(t, func(t *testing.T) { resignations(t, 1500, 2, leasehold.DefaultTTL) })
+}
+
+// The same on the clock of the machine, where goroutines run at the same time.
+func TestResignRacesTheBeginningInRealTime(t *testing.T) {
+	needsRenewals(t)
+	resignations(t, 300, 20*time.Microsecond, time.Hour) // however long the machine is busy
+}
+
+// When the store refused the release, a resignation from under Run returned nil, and so did
+// Run of it: both said that the lock was free, and its record was held for a TTL more.
+func TestReleaseThatIsRefused(t *testing.T) {
+	needsRenewals(t)
+	refusals := map[string]faultstore.Kind{"denied": faultstore.Denied, "away": faultstore.Unavailable, "silent": faultstore.Hang}
+	for name, kind := range refusals {
+		for end, f := range map[string]func(ctx context.Context, e *leasehold.Election, stop func()) error{
+			"resigned":                 func(ctx context.Context, e *leasehold.Election, _ func()) error { return e.Resign(ctx) },
+			"resigned to a successor":  func(ctx context.Context, e *leasehold.Election, _ func()) error { return e.ResignTo(ctx, "b") },
+			"the context of Run ended": func(_ context.Context, _ *leasehold.Election, stop func()) error { stop(); return nil },
+			"two have resigned": func(ctx context.Context, e *leasehold.Election, _ func()) error {
+				first := make(chan error)
+				go func() { first <- e.Resign(ctx) }()
+				second := e.Resign(ctx)
+				if err := <-first; err == nil || second == nil {
+					t.Errorf("%s: of two that resigned one was told %v, the other %v", name, err, second)
+				}
+				return second
+			},
+		} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				bubble(t, func(t *testing.T) { refusedRelease(t, kind, f) })
+			})
+		}
+	}
+}
+
+func refusedRelease(t *testing.T, kind faultstore.Kind, end func(context.Context, *leasehold.Election, func()) error) {
+	t.Helper()
+	inner := newStore()
+	st := faultstore.Wrap(inner, nil)
+	e, err := leasehold.NewElection(st, "leaders/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- e.Run(ctx, func(ctx context.Context, _ *leasehold.Lease) error { <-ctx.Done(); return nil })
+	}()
+	if err = e.WaitForLeadership(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	st.Inject(faultstore.Fault{Kind: kind, Op: "put"}, faultstore.Fault{Kind: kind, Op: "delete"})
+	resigned := ctx.Err() == nil
+	err = end(t.Context(), e, stop)
+	resigned = resigned && ctx.Err() == nil
+	if info, look := inspect(inner, "leaders/x"); look != nil || !info.Held {
+		t.Fatalf("this shows nothing: the lock is %+v, %v", info, look)
+	}
+	if resigned && (err == nil || errors.Is(err, leasehold.ErrLost)) {
+		t.Errorf("the lock is held, and the resignation said %v", err)
+	}
+	stop()
+	// Whether its own context has ended or it pauses after the term: it says both.
+	if err = <-ended; !errors.Is(err, context.Canceled) || err.Error() == context.Canceled.Error() || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the lock is held, and Run said %v", err)
+	}
+	st.Clear()
+	time.Sleep(time.Minute) // what is under way gives up
+}
+
+// An election passes its lease on to nobody within its process: who resigns was promised that the lock is free
+// then, for the successor that it names too.
+func TestResignBesideAnotherCampaign(t *testing.T) {
+	needsSuccessors(t)
+	for _, successor := range []string{"", "b"} {
+		bubble(t, func(t *testing.T) {
+			freed := 0
+			st := newStore()
+			st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", When: func(c faultstore.Call) bool {
+				if body := string(c.Body); strings.Contains(body, `"state":"free"`) && strings.Contains(body, `"successor":`) == (successor != "") {
+					freed++
+				}
+				return false
+			}})
+			e, err := leasehold.NewElection(st, "leaders/scheduler", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = e.Campaign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			next := make(chan *leasehold.Lease, 1)
+			go func() {
+				lease, _ := e.Campaign(t.Context())
+				next <- lease
+			}()
+			synctest.Wait()
+			if err = e.ResignTo(t.Context(), successor); err != nil {
+				t.Error(err)
+			}
+			lease := <-next
+			if lease == nil || freed != 1 {
+				t.Errorf("the lock was freed %d times for %q, and then it is %v", freed, successor, lease)
+			}
+			release(t, lease)
+		})
+	}
+}
+
+// tried is one attempt to lead, which takes no time.
+func tried(t *testing.T, e *leasehold.Election) (*leasehold.Lease, error) {
+	t.Helper()
+	began := time.Now()
+	lease, err := e.TryCampaign(t.Context())
+	if after := time.Since(began); after != 0 || (lease == nil) != (err != nil) {
+		t.Errorf("after %v: %v, %v", after, lease, err)
+	}
+	return lease, err
+}
+
+// refusedBy checks that an attempt was refused, and who leads.
+func refusedBy(t *testing.T, err error, leader string) {
+	t.Helper()
+	held, ok := errors.AsType[*leasehold.HeldError](err)
+	if !ok || !errors.Is(err, leasehold.ErrHeld) || held.Info.Holder != leader || !held.Info.Held {
+		t.Errorf("%v, and %s leads", err, leader)
+	}
+}
+
+// TestTryCampaign: one attempt, which wins or says who leads, and what it has seen the election knows.
+func TestTryCampaign(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		b := budgets[here()]
+		one := newCampaigner(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "a"}})
+		two := newCampaigner(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "b"}})
+		lease, err := tried(t, one.Election)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lasting(61 * time.Second)) // it is renewed, and not at this moment
+		if leader, ok := one.Leader(); !ok || leader.Holder != "a" || leader.Token != lease.Token() || !one.IsLeader() || !one.Status().Leading {
+			t.Errorf("it leads: %v, %+v", one.IsLeader(), leader)
+		}
+		if got := cost(two.net, func() { _, err = tried(t, two.Election) }); got != b.inspect {
+			t.Errorf("an attempt that is refused: %v, want %v", got, b.inspect)
+		}
+		refusedBy(t, err, "a")
+		if s := two.Status(); !s.HasLeader || s.Leading || s.Leader.Holder != "a" || !s.NextLook.IsZero() {
+			t.Errorf("it was refused, and its status is %+v", s)
+		}
+		if got := cost(one.net, func() { _, err = tried(t, one.Election) }); got != (requests{}) {
+			t.Errorf("an attempt of the leader: %v", got)
+		}
+		refusedBy(t, err, "a")
+		if err = one.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if lease, err = tried(t, two.Election); err != nil {
+			t.Fatal(err)
+		}
+		_, err = tried(t, one.Election)
+		refusedBy(t, err, "b")
+		release(t, lease)
+		if _, leads := two.Leader(); leads || two.IsLeader() {
+			t.Error("it has released its lease, and leads")
+		}
+	})
+}
+
+// TestTryCampaignBesideOthers: under Run another attempt finds the leadership taken; one that was given up is
+// undone; and ctx that has ended is told before anything is sent.
+func TestTryCampaignBesideOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		c := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "a"}})
+		time.Sleep(time.Second)
+		_, err := tried(t, c.Election)
+		refusedBy(t, err, "a")
+		c.quit(t)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if got := cost(c.net, func() { _, err = c.TryCampaign(ended) }); got != (requests{}) || !errors.Is(err, context.Canceled) {
+			t.Errorf("the context had ended: %v, %v", got, err)
+		}
+		lease, err := tried(t, c.Election) // and the attempt that failed keeps nobody out
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease)
+	})
+}
+
+// An attempt right after the leader resigned, by a candidate that observes, was told that the leader leads:
+// followers that wait let each other go first, each for a moment by lot.
+func TestTryCampaignOfAnObserver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for range 20 {
+			st := memstore.New()
+			one := newCampaigner(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "a"}})
+			two := newCampaigner(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "b"}})
+			if _, err := tried(t, one.Election); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			resigned := make(chan bool)
+			go func() {
+				for c := range two.Observe(ctx) {
+					if c.Kind == leasehold.Resigned {
+						resigned <- true
+					}
+				}
+			}()
+			time.Sleep(time.Second)
+			if err := one.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			<-resigned
+			lease, err := two.TryCampaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			release(t, lease)
+			synctest.Wait()
+		}
+	})
+}
+
+// A handing is what came of a resignation in favour of a follower.
+type handing struct {
+	notice time.Duration // from the call of ResignTo until the work was to stop
+	idle   time.Duration // from when the work had stopped until that of the next leader began
+	err    error         // of ResignTo
+}
+
+// A noticed is a leader, a, whose work takes a while to stop, and its follower, b.
+type noticed struct {
+	st        store.Store
+	a, b      leasehold.ElectionOptions
+	steady    time.Duration // that long before
+	drain     time.Duration
+	successor string                                           // empty: b
+	within    time.Duration                                    // the context of ResignTo; 0: without end
+	meanwhile func(ctx context.Context, a *leasehold.Election) // from when they are steady
+}
+
+// handOver has a resign in favour of its successor, when both have been steady for a while.
+func (n noticed) handOver(t *testing.T) (h handing) {
+	t.Helper()
+	if n.st == nil {
+		n.st = memstore.New()
+	}
+	if n.successor == "" {
+		n.successor = "b"
+	}
+	n.a.Holder, n.b.Holder = "a", "b"
+	a, b := newElection(t, newStoreOver(n.st), n.a), newElection(t, newStoreOver(n.st), n.b)
+	ctx, stop := context.WithCancel(t.Context())
+	done, leads, next := make(chan error, 2), make(chan bool), make(chan bool)
+	var asked, stopped time.Time
+	go func() {
+		done <- a.Run(ctx, func(work context.Context, _ *leasehold.Lease) error {
+			close(leads)
+			<-work.Done()
+			h.notice = time.Since(asked)
+			time.Sleep(n.drain)
+			stopped = time.Now()
+			return nil
+		})
+	}()
+	<-leads
+	time.Sleep(time.Second)
+	go func() {
+		done <- b.Run(ctx, func(work context.Context, _ *leasehold.Lease) error {
+			h.idle = time.Since(stopped)
+			close(next)
+			<-work.Done()
+			return nil
+		})
+	}()
+	if n.meanwhile != nil {
+		go n.meanwhile(ctx, a)
+	}
+	time.Sleep(n.steady)
+	asked = time.Now()
+	limited, cancel := context.WithCancel(ctx)
+	if n.within > 0 {
+		limited, cancel = context.WithTimeout(ctx, n.within)
+	}
+	h.err = a.ResignTo(limited, n.successor)
+	cancel()
+	<-next
+	stop()
+	for range 2 {
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	return h
+}
+
+// A follower without peers learned from the release that it was next, at its next look: nobody led for
+// up to a third of the TTL. Now it knows before, and its looks are a 24th of the TTL or a second apart.
+func TestSuccessorHasNotice(t *testing.T) {
+	needsSuccessors(t)
+	for _, ttl := range []time.Duration{3 * time.Second, leasehold.DefaultTTL, 30 * time.Second} {
+		for _, drain := range []time.Duration{0, ttl / 20, ttl / 4, ttl/3 - 100*time.Millisecond} {
+			for phase := time.Duration(0); phase < 10; phase += 2 {
+				bubble(t, func(t *testing.T) {
+					opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: ttl}}
+					h := noticed{a: opts, b: opts, steady: 10*ttl + phase*ttl/30, drain: drain}.handOver(t)
+					look := min(ttl/24, time.Second) * 5 / 4
+					if h.err != nil || h.notice > ttl*11/24 || h.idle > look {
+						// At 30 s notice would take more than 15 s in the first part of an interval.
+						if ttl != 30*time.Second || h.notice > 0 || h.idle > ttl/3+ttl/8 {
+							t.Errorf("TTL %v, %v after a renewal, the work takes %v to stop: notice of %v, idle for %v, %v", ttl, phase*ttl/30, drain, h.notice, h.idle, h.err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestNoNotice: the work stops at once where notice is of no use, and when there is no time for it.
+func TestNoNotice(t *testing.T) {
+	needsSuccessors(t)
+	const never, steady = time.Hour, time.Minute + 500*time.Millisecond
+	minute := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}}
+	for what, c := range map[string]struct {
+		noticed
+		notice, idle time.Duration
+		err          error
+	}{
+		"the next renewal is too far away": {noticed: noticed{a: minute, b: minute, steady: 10 * time.Minute}, idle: 25 * time.Second},
+		"ctx ends":                         {noticed: noticed{within: 2 * time.Second}, notice: 2 * time.Second, idle: 6 * time.Second, err: context.DeadlineExceeded},
+		"it resigns meanwhile": {
+			noticed: noticed{meanwhile: func(ctx context.Context, a *leasehold.Election) {
+				time.Sleep(steady + time.Second)
+				if err := a.Resign(ctx); err != nil {
+					t.Error(err)
+				}
+			}},
+			notice: time.Second, idle: 6 * time.Second,
+		},
+		"the successor asks it": {
+			noticed: noticed{meanwhile: func(ctx context.Context, a *leasehold.Election) {
+				said, _ := a.Attend(ctx, leasehold.Question{Lock: "leaders/scheduler"})
+				_, _ = a.Attend(ctx, leasehold.Question{Lock: "leaders/scheduler", Holder: "b", Waited: 1, Known: said.Version, Wait: never})
+			}},
+			idle: 6 * time.Second,
+		},
+		"its name does not fit": {noticed: noticed{successor: string(make([]byte, 1<<20))}, idle: 6 * time.Second},
+	} {
+		bubble(t, func(t *testing.T) {
+			if c.steady == 0 {
+				c.steady = steady
+			}
+			h := c.handOver(t)
+			if !errors.Is(h.err, c.err) || h.notice != c.notice || h.idle > c.idle {
+				t.Errorf("%s: notice of %v, want %v; idle for %v; %v", what, h.notice, c.notice, h.idle, h.err)
+			}
+		})
+	}
 }

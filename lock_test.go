@@ -3,16 +3,20 @@ package leasehold_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
@@ -951,4 +955,928 @@ func TestStoreIsItsOwnProof(t *testing.T) {
 	if _, err := leasehold.NewLock(st, "k", &opts); !errors.Is(err, errNoProof) {
 		t.Errorf("fast start: %v", err)
 	}
+}
+
+// TestOptionsOfOneLease: name, meta data and TTL are those of the acquisition, for its lease only,
+// also where the lock is passed on inside the process.
+func TestOptionsOfOneLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		lock := newLock(t, st, &leasehold.LockOptions{Holder: "web", Meta: map[string]string{"app": "shop"}})
+		meta := map[string]string{"run": "7"}
+		lease, err := lock.Acquire(t.Context(), leasehold.WithHolder("job-7"), leasehold.WithMeta(meta), leasehold.WithTTL(40*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta["run"] = "8" // it is nobody's concern by now
+		looks := func(lease *leasehold.Lease, holder, key, value string, ttl time.Duration) {
+			t.Helper()
+			info, err := newLock(t, st, nil).Inspect(t.Context())
+			if err != nil || info.Holder != holder || info.TTL != ttl || len(info.Meta) != 1 || info.Meta[key] != value || lease.Holder() != holder {
+				t.Errorf("%+v, held by %s, %v", info, lease.Holder(), err)
+			}
+		}
+		time.Sleep(15 * time.Second)
+		looks(lease, "job-7", "run", "7", 40*time.Second)
+		next := make(chan *leasehold.Lease, 1)
+		go func() {
+			l, err := lock.Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			next <- l
+		}()
+		synctest.Wait()
+		release(t, lease)
+		lease = <-next
+		looks(lease, "web", "app", "shop", leasehold.DefaultTTL)
+		release(t, lease)
+	})
+}
+
+// ends checks that a lease ends by its terms, so long after now, and says so by all ways.
+func ends(t *testing.T, lease *leasehold.Lease, in time.Duration, says string) {
+	t.Helper()
+	began := time.Now()
+	if end := lease.End().Sub(began); end != in {
+		t.Errorf("it is to end in %v, and says %v", in, end)
+	}
+	select {
+	case <-lease.Done():
+	case <-time.After(in + time.Hour):
+	}
+	if took := time.Since(began); took != in {
+		t.Errorf("it ended after %v, want %v", took, in)
+	}
+	for _, err := range []error{lease.Err(), context.Cause(lease.Context()), lease.Release(t.Context())} {
+		if !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, leasehold.ErrTimeUp) || !strings.Contains(err.Error(), says) {
+			t.Errorf("it says %v, and not %q", err, says)
+		}
+	}
+	if !lease.End().IsZero() {
+		t.Error("a lease that is over is to end once more")
+	}
+}
+
+// TestMaxHold: a lease is renewed until its longest hold is over, and then ends; the next one of the
+// Lock does not.
+func TestMaxHold(t *testing.T) {
+	needs(t, renews(), "a plain marker is not renewed, and ends before")
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		lock := newLock(t, st, nil)
+		lease, err := lock.TryAcquire(t.Context(), leasehold.WithMaxHold(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends(t, lease, time.Minute, "held for 1m0s at most")
+		if n := st.Counts().Put; n < 11 || n > 12 { // claim, ten renewals at most, release
+			t.Errorf("%d writes", n)
+		}
+		lease = acquire(t, lock)
+		if !lease.End().IsZero() {
+			t.Errorf("the next lease ends at %v", lease.End())
+		}
+		time.Sleep(2 * time.Minute)
+		release(t, lease)
+	})
+}
+
+// TestTimeUpByTheClock: a process that slept through the end of its lease learns the reason from the
+// clock, before anybody has told it.
+func TestTimeUpByTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		lease, err := newLock(t, newStore(), nil).Acquire(t.Context(), leasehold.WithMaxHold(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slept.Store(int64(11 * time.Second))
+		if err := lease.Err(); lease.Valid() || !errors.Is(err, leasehold.ErrTimeUp) || !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("valid %t, %v", lease.Valid(), err)
+		}
+		_ = lease.Release(t.Context())
+	})
+}
+
+// TestWithoutRenewal: such a lease costs its claim and its release, and ends with its validity.
+func TestWithoutRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		lease, err := newLock(t, st, nil).Acquire(t.Context(), leasehold.WithoutRenewal(), leasehold.WithTTL(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends(t, lease, time.Minute-5*time.Second-10*time.Millisecond, "not to be renewed")
+		writes := 2
+		if !here().Tokens() {
+			writes = 1 // a release deletes the marker
+		}
+		if n := st.Counts().Put; n != writes {
+			t.Errorf("%d writes", n)
+		}
+	})
+}
+
+// TestMaxHoldUnderASession: the lease ends although the session goes on, whose other leases do too.
+func TestMaxHoldUnderASession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := startProcess(t, memstore.New(), "a")
+		lease, err := p.lock("one").Acquire(t.Context(), leasehold.WithMaxHold(time.Minute), leasehold.WithHolder("job-7"))
+		if err != nil || lease.Holder() != "job-7" {
+			t.Fatal(lease, err)
+		}
+		other := p.acquire("two")
+		ends(t, lease, time.Minute, "held for 1m0s at most")
+		if other.Err() != nil {
+			t.Error(other.Err())
+		}
+		release(t, other)
+		p.close()
+	})
+}
+
+// TestHoldAtLeast: a lock that is released early rests for what is left: for a candidate that tries,
+// one that waits, a new one, and the next goroutine of the same process. Those that wait do so with
+// few requests.
+func TestHoldAtLeast(t *testing.T) {
+	needs(t, here().Tokens(), "a marker that is released is gone, and cannot rest")
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		lock, other := newLock(t, st, &leasehold.LockOptions{Holder: "a"}), newLock(t, st, &leasehold.LockOptions{Holder: "b"})
+		began := time.Now()
+		lease, err := lock.Acquire(t.Context(), leasehold.WithHoldAtLeast(10*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		got := make(chan *leasehold.Lease, 2)
+		wait := func(l *leasehold.Lock) {
+			next, failed := l.Acquire(t.Context())
+			if failed != nil {
+				t.Error(failed)
+			}
+			got <- next
+		}
+		go wait(lock)
+		go wait(other)
+		synctest.Wait()
+		release(t, lease)
+		st.Reset()
+		time.Sleep(time.Minute)
+		resting(t, newLock(t, st, nil), 8*time.Minute)
+		first := <-got
+		if after := time.Since(began); after < 10*time.Minute || after > 10*time.Minute+5*time.Second {
+			t.Errorf("somebody got it after %v", after)
+		}
+		if n := st.Counts(); n.Get+n.List > 60 || n.Put > 4 {
+			t.Errorf("that took %+v", n)
+		}
+		release(t, first)
+		second := <-got
+		if after := time.Since(began); after > 10*time.Minute+30*time.Second {
+			t.Errorf("the other got it after %v", after)
+		}
+		release(t, second)
+	})
+}
+
+// resting checks what a candidate that tries is told of a lock that rests for about so long.
+func resting(t *testing.T, lock *leasehold.Lock, d time.Duration) {
+	t.Helper()
+	about := func(rest time.Duration) bool { return rest >= d && rest <= d+2*time.Second }
+	_, err := lock.TryAcquire(t.Context())
+	held, ok := errors.AsType[*leasehold.HeldError](err)
+	if !ok || !about(held.Info.Rest) || held.Info.Held || held.Info.Holder != "a" || !strings.Contains(err.Error(), "rests for") {
+		t.Errorf("a lock that rests for %v: %v", d, err)
+	}
+	if info, failed := lock.Inspect(t.Context()); failed != nil || info.Held || !about(info.Rest) {
+		t.Errorf("a look shows %+v, %v", info, failed)
+	}
+	patience, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = lock.Acquire(patience)
+	held, ok = errors.AsType[*leasehold.HeldError](err)
+	if !ok || !errors.Is(err, context.DeadlineExceeded) || held.Info.Rest < d-2*time.Second || held.Info.Rest > d+time.Second {
+		t.Errorf("one who waits and gives up is told %v", err)
+	}
+}
+
+// TestRestIsOver: a candidate that starts after the rest, or tries again after it, gets the lock at once.
+func TestRestIsOver(t *testing.T) {
+	needs(t, here().Tokens(), "a marker that is released is gone, and cannot rest")
+	for _, again := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			st := newStore()
+			lease, err := newLock(t, st, &leasehold.LockOptions{Holder: "a"}).Acquire(t.Context(), leasehold.WithHoldAtLeast(50*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, lease)
+			lock := newLock(t, st, nil)
+			if again {
+				resting(t, lock, 50*time.Second)
+			}
+			time.Sleep(51 * time.Second)
+			if lease, err = lock.TryAcquire(t.Context()); err != nil {
+				t.Fatalf("one that tries again, %t: %v", again, err)
+			}
+			release(t, lease)
+		})
+	}
+}
+
+// TestBreakEndsARest: breaking a lock that rests by hand makes it free at once, with its token, and
+// those who wait notice within about a minute.
+func TestBreakEndsARest(t *testing.T) {
+	needs(t, here().Tokens(), "a marker that is released is gone, and cannot rest")
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		lease, err := newLock(t, st, &leasehold.LockOptions{Holder: "a"}).Acquire(t.Context(), leasehold.WithHoldAtLeast(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease)
+		waits := make(chan *leasehold.Lease, 1)
+		go func() {
+			next, failed := newLock(t, st, nil).Acquire(t.Context())
+			if failed != nil {
+				t.Error(failed)
+			}
+			waits <- next
+		}()
+		time.Sleep(10 * time.Minute)
+		lock := newLock(t, st, nil)
+		info, err := admin.Break(t.Context(), lock, lease.Token())
+		if err != nil || info.Rest != 0 || info.Held || info.Token != lease.Token() {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if now, err := lock.Inspect(t.Context()); err != nil || now.Rest != 0 || now.Token != lease.Token() {
+			t.Errorf("%+v, %v", now, err)
+		}
+		broken := time.Now()
+		next := <-waits
+		if took := time.Since(broken); took > 70*time.Second {
+			t.Errorf("one who waited noticed after %v", took)
+		}
+		release(t, next)
+	})
+}
+
+// TestWrongOptions: what cannot be had fails before anything is sent, and says what was wrong.
+func TestWrongOptions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		alone, marker := newLock(t, st, nil), newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutMarker})
+		p := startProcess(t, st, "a")
+		under := p.lock("under")
+		large := map[string]string{"k": strings.Repeat("x", 70_000)}
+		before := st.Counts()
+		for _, c := range []struct {
+			lock *leasehold.Lock
+			opts []leasehold.AcquireOption
+			says string
+		}{
+			{alone, []leasehold.AcquireOption{leasehold.WithHolder("")}, "WithHolder: the name is empty"},
+			{alone, []leasehold.AcquireOption{leasehold.WithHolder("a\xff")}, "UTF-8"},
+			{alone, []leasehold.AcquireOption{leasehold.WithMeta(large)}, "shorten"},
+			{alone, []leasehold.AcquireOption{leasehold.WithTTL(0)}, "WithTTL: 0s is not between 1s and 24h0m0s"},
+			{alone, []leasehold.AcquireOption{leasehold.WithTTL(time.Millisecond)}, "the TTL 1ms is not between 1s and 24h0m0s"},
+			{alone, []leasehold.AcquireOption{leasehold.WithTTL(25 * time.Hour)}, "the TTL 25h0m0s is not between 1s and 24h0m0s"},
+			{alone, []leasehold.AcquireOption{leasehold.WithMaxHold(0)}, "WithMaxHold: 0s"},
+			{alone, []leasehold.AcquireOption{leasehold.WithMaxHold(-time.Second)}, "WithMaxHold: -1s"},
+			{alone, []leasehold.AcquireOption{leasehold.WithMaxHold(time.Second - 1)}, "less than 1s"},
+			{alone, []leasehold.AcquireOption{leasehold.WithHoldAtLeast(-1)}, "WithHoldAtLeast: -1ns is negative"},
+			{alone, []leasehold.AcquireOption{leasehold.WithHoldAtLeast(24*time.Hour + 1)}, "is not between 0 and 24h0m0s"},
+			{alone, []leasehold.AcquireOption{leasehold.WithHoldAtLeast(time.Minute + 1), leasehold.WithMaxHold(time.Minute)}, "more than the longest, 1m0s"},
+			{under, []leasehold.AcquireOption{leasehold.WithTTL(time.Minute)}, "the TTL of the session"},
+			{under, []leasehold.AcquireOption{leasehold.WithoutRenewal()}, "give it a longest hold"},
+			{marker, []leasehold.AcquireOption{leasehold.WithHoldAtLeast(time.Second)}, "the layout marker cannot keep a shortest hold"},
+		} {
+			for name, acquire := range map[string]func() error{
+				"Acquire":    func() error { _, err := c.lock.Acquire(t.Context(), c.opts...); return err },
+				"TryAcquire": func() error { _, err := c.lock.TryAcquire(t.Context(), c.opts...); return err },
+				"Do": func() error {
+					return c.lock.Do(t.Context(), func(context.Context, *leasehold.Lease) error { return nil }, c.opts...)
+				},
+			} {
+				if err := acquire(); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.lock.Key()) {
+					t.Errorf("%s: %v, want %q", name, err, c.says)
+				}
+			}
+		}
+		if after := st.Counts(); after != before {
+			t.Errorf("that took requests: %+v, before %+v", after, before)
+		}
+		p.close()
+	})
+}
+
+// TestDoOnTerms: the options of Do are for its lease.
+func TestDoOnTerms(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		lock := newLock(t, newStore(), nil)
+		err := lock.Do(t.Context(), func(ctx context.Context, lease *leasehold.Lease) error {
+			if lease.Holder() != "job-7" {
+				t.Errorf("held by %s", lease.Holder())
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, leasehold.WithHolder("job-7"), leasehold.WithMaxHold(5*time.Second))
+		if !errors.Is(err, leasehold.ErrTimeUp) {
+			t.Error(err)
+		}
+	})
+}
+
+// looks notes when one that waits looks at a lock that another holds, with these options of both,
+// in each of the spans of time.
+func looks(t *testing.T, opts leasehold.LockOptions, spans ...time.Duration) (at []times) {
+	t.Helper()
+	at = make([]times, len(spans))
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		lease := acquire(t, newLock(t, inner, &opts))
+		st := newStoreOver(inner)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := newLock(t, st, &opts).Acquire(ctx)
+			done <- err
+		}()
+		for i, span := range spans {
+			st.Clear()
+			at[i].watch(st)
+			time.Sleep(span)
+		}
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("gave up: %v", err)
+		}
+		release(t, lease)
+	})
+	return at
+}
+
+// A waiter looked once for each renewal from its first minute on: every five seconds at the default
+// TTL, so that a lock stood idle for seconds after a release, and every eight hours at a TTL of a day.
+// Now it looks once a second in the first ten minutes whatever the TTL, but at the end of a lease.
+func TestWaiterPauses(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "the pauses are the same in every layout")
+	for ttl, c := range map[time.Duration]struct{ most, after time.Duration }{
+		2 * time.Second:      {1500 * time.Millisecond, 10 * time.Minute},
+		leasehold.DefaultTTL: {5 * time.Second, 50 * time.Minute},
+		leasehold.MaxTTL:     {10 * time.Second, 2 * time.Hour},
+	} {
+		at := looks(t, leasehold.LockOptions{TTL: ttl}, 5*time.Second, 10*time.Minute-5*time.Second, c.after, 10*time.Minute)
+		if n := len(at[0].at) + len(at[1].at); n < 560 || n > 620 {
+			t.Errorf("TTL %v: %d looks in ten minutes", ttl, n)
+		}
+		if got := at[1].pauses(); !between(got, 500, 450*time.Millisecond, 2100*time.Millisecond) {
+			t.Errorf("TTL %v: after five seconds the pauses are %v", ttl, got)
+		}
+		if got := at[3].pauses(); !between(got, 46, c.most*3/4, c.most*5/4) {
+			t.Errorf("TTL %v: after %v more the pauses are %v", ttl, c.after, got)
+		}
+	}
+}
+
+// TestPollInterval: pauses are those that are asked for, but the end of a lease is looked at at once.
+func TestPollInterval(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "the pauses are the same in every layout")
+	for interval, fits := range map[time.Duration]bool{
+		-1: false, 1: false, 20*time.Millisecond - 1: false, 20 * time.Millisecond: true, 24 * time.Hour: true, 24*time.Hour + 1: false,
+	} {
+		if _, err := leasehold.NewLock(newStore(), "jobs/backup", &leasehold.LockOptions{PollInterval: interval}); (err == nil) != fits {
+			t.Errorf("an interval of %v: %v", interval, err)
+		}
+	}
+	for _, c := range []struct{ ttl, interval, low, high time.Duration }{
+		{leasehold.MaxTTL, 20 * time.Millisecond, 15 * time.Millisecond, 25 * time.Millisecond},
+		{leasehold.DefaultTTL, time.Second, 750 * time.Millisecond, 1250 * time.Millisecond},
+		{leasehold.MaxTTL, time.Minute, 45 * time.Second, 75 * time.Second},
+		{leasehold.DefaultTTL, time.Minute, 16 * time.Second, 18 * time.Second},
+	} {
+		at := looks(t, leasehold.LockOptions{TTL: c.ttl, PollInterval: c.interval}, time.Second+4*c.interval, 20*c.interval)
+		if got := at[1].pauses(); !between(got, 15, c.low, c.high) {
+			t.Errorf("an interval of %v with the TTL %v: %v", c.interval, c.ttl, got)
+		}
+	}
+}
+
+// TestReleaseIsNoticed: where each request takes 100 to 200 ms and two wait, a lock that was held
+// for six seconds is idle for four times as long as a PUT takes, on average. At the default TTL it was
+// idle for a second and more.
+func TestReleaseIsNoticed(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "what it costs is counted there: the same in every layout, but for more requests")
+	const candidates, rounds, put = 3, 200, 150 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		type turn struct {
+			candidate int
+			lease     *leasehold.Lease
+		}
+		locks := make([]*leasehold.Lock, candidates)
+		shared, got := memstore.New(), make(chan turn)
+		want := func(i int) { got <- turn{i, acquire(t, locks[i])} }
+		for i := range candidates {
+			var st store.Store = shared
+			for _, kind := range []faultstore.Kind{faultstore.DelayBefore, faultstore.DelayAfter} {
+				half := faultstore.Fault{Kind: kind, Delay: 50 * time.Millisecond, Jitter: 50 * time.Millisecond}
+				st = faultstore.Wrap(st, &faultstore.Options{Seed: uint64(i), Faults: []faultstore.Fault{half}})
+			}
+			locks[i] = newLock(t, st, nil)
+			go want(i)
+		}
+		var idle time.Duration
+		for range rounds {
+			holder := <-got
+			time.Sleep(6 * time.Second)
+			began := time.Now()
+			go release(t, holder.lease)
+			next := <-got
+			idle += time.Since(began)
+			go func() { got <- next }()
+			time.Sleep(time.Second)
+			go want(holder.candidate)
+		}
+		if mean := idle / rounds; mean > 4*put {
+			t.Errorf("idle for %v on average, which is %.1f PUTs", mean, mean.Seconds()/put.Seconds())
+		} else {
+			t.Log(mean)
+		}
+		for range candidates {
+			release(t, (<-got).lease)
+		}
+	})
+}
+
+// setUp returns a store and the options of a lock in it, under a session or not.
+func setUp(t *testing.T, inner store.Store, session bool) (st *faultstore.Store, opts *leasehold.LockOptions, end func()) {
+	t.Helper()
+	if !session {
+		return faultstore.Wrap(inner, nil), nil, func() {}
+	}
+	p := startProcess(t, inner, "a")
+	return p.st, &leasehold.LockOptions{Session: p.session}, p.end
+}
+
+// ofJobs are the requests about locks, and not about sessions.
+func ofJobs(c faultstore.Call) bool { return strings.HasPrefix(c.Key, "jobs/") }
+
+// jobs counts them.
+func jobs(st *faultstore.Store) (n int) {
+	for _, e := range st.Log() {
+		if !e.Late && ofJobs(faultstore.Call{Key: e.Key}) {
+			n++
+		}
+	}
+	return n
+}
+
+// Settle that was begun before a lease under a session was granted never returned; without
+// a session it waited until that lease was released. Any later grant settles an acquisition that
+// was given up; one that another goroutine waits for was not given up.
+func TestSettleBesideAnAcquisition(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		session bool
+		waits   bool // the acquisition, for a holder, for as long as the test lasts
+	}{
+		{"a lease", false, false},
+		{"a lease under a session", true, false},
+		{"a wait", false, true},
+		{"a wait under a session", true, true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { settleBeside(t, c.session, c.waits) })
+		})
+	}
+}
+
+func settleBeside(t *testing.T, session, waits bool) {
+	t.Helper()
+	inner := memstore.New()
+	st, opts, end := setUp(t, inner, session)
+	defer end()
+	holder, err := leasehold.NewLock(inner, "jobs/backup", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held *leasehold.Lease
+	if waits {
+		held = acquire(t, holder)
+	}
+	st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, When: ofJobs, Delay: time.Second})
+	lock := newLock(t, st, opts)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	acquired := make(chan *leasehold.Lease)
+	go func() {
+		lease, err := lock.Acquire(ctx)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		acquired <- lease
+	}()
+	for range 5 { // before the first request is sent, while each is under way, and after
+		settling, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := lock.Settle(settling); err != nil {
+			t.Errorf("nothing was given up: %v", err)
+		}
+		cancel()
+		time.Sleep(300 * time.Millisecond)
+	}
+	stop()
+	if lease := <-acquired; lease != nil {
+		_ = lease.Release(t.Context())
+	}
+	st.Clear()
+	if held != nil {
+		release(t, held)
+	}
+	if err := lock.Settle(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A lease that came as the caller gave up was released in the background, and Settle returned
+// before that had landed.
+func TestSettleWaitsForALeaseThatIsUndone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for range 50 {
+			ctx, cancel := context.WithCancel(t.Context())
+			slow := newStore()
+			slow.Inject(
+				faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Nth: 2, Delay: time.Second},
+				faultstore.Fault{Kind: faultstore.DelayBefore, Op: "delete", Delay: time.Second},
+			)
+			st := &told{Store: slow, after: cancel}
+			lock := newLock(t, st, nil)
+			if _, err := lock.Acquire(ctx); err == nil {
+				t.Fatal("acquired")
+			}
+			if err := lock.Settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
+				t.Fatalf("settled, and the lock is %+v, %v", info, err)
+			}
+		}
+	})
+}
+
+// Whatever is given up when, and whatever becomes of its requests: Settle returns, and then
+// nothing of it is under way and no record of it stands.
+func TestSettleAlwaysReturns(t *testing.T) {
+	needs(t, here().Tokens(), "the delete of a marker is not sent again when it was lost")
+	for _, session := range []bool{false, true} {
+		for kind := faultstore.Unavailable; kind <= faultstore.LateDuplicate; kind++ {
+			if kind == faultstore.Denied {
+				continue // nothing can be settled, and the release says so
+			}
+			t.Run(fmt.Sprintf("%v, session %v", kind, session), func(t *testing.T) {
+				for after := time.Duration(0); after < 2*time.Second; after += 150 * time.Millisecond {
+					bubble(t, func(t *testing.T) { settleAfter(t, kind, session, after) })
+				}
+			})
+		}
+	}
+}
+
+func settleAfter(t *testing.T, kind faultstore.Kind, session bool, after time.Duration) {
+	t.Helper()
+	inner := newStore()
+	st, opts, end := setUp(t, inner, session)
+	defer end()
+	st.Inject(
+		faultstore.Fault{Kind: kind, When: ofJobs, Nth: 2, Delay: 700 * time.Millisecond},
+		faultstore.Fault{Kind: kind, When: ofJobs, Nth: 4, Delay: 700 * time.Millisecond},
+		faultstore.Fault{Kind: faultstore.DelayAfter, When: ofJobs, Delay: 100 * time.Millisecond},
+	)
+	lock := newLock(t, st, opts)
+	ctx, cancel := context.WithTimeout(t.Context(), after)
+	defer cancel()
+	lease, err := lock.Acquire(ctx)
+	if err == nil {
+		err = lease.Release(t.Context())
+	}
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	settling, stop := context.WithTimeout(t.Context(), time.Hour)
+	defer stop()
+	if err = lock.Settle(settling); err != nil {
+		t.Fatalf("given up after %v: %v\n%v", after, err, st.Log())
+	}
+	before := jobs(st)
+	info, err := newLock(t, inner, nil).Inspect(t.Context())
+	if err != nil || info.Held {
+		t.Errorf("given up after %v: %+v, %v\n%v", after, info, err, st.Log())
+	}
+	time.Sleep(time.Minute)
+	if now := jobs(st); now != before {
+		t.Errorf("given up after %v, and %d requests became %d after Settle\n%v", after, before, now, st.Log())
+	}
+	st.Close()
+}
+
+// The plain loop that people begin with creates a marker, or else tries again after 0.5 to 1 s.
+// It made about so many requests in the competition below on MinIO, in one process and in ten alike.
+const (
+	loopRequests = 29.0   // for each acquisition
+	loopDollars  = 0.1403 // for 1,000 of them
+)
+
+// A contest is what came of a competition for one lock.
+type contest struct {
+	served   map[int]bool
+	overlaps int
+	inUse    float64 // the share of the time from the first acquisition to the last release
+	// Requests for each acquisition.
+	get, put, list, delete float64
+}
+
+func (c contest) requests() float64 { return c.get + c.put + c.list + c.delete }
+
+// dollars are what the requests for 1,000 acquisitions cost in S3 Standard, us-east-1.
+func (c contest) dollars() float64 { return 0.005*(c.put+c.list) + 0.0004*c.get }
+
+// TestContention: a hundred tasks compete for one lock, which each needs for 200 ms, in one
+// process and in ten, where a write is answered after 6 ms on average, a LIST after 3 and a
+// GET after 1. It notices idle time and requests that nobody needs. With 8 ms one process
+// would miss the 95 % already.
+func TestContention(t *testing.T) {
+	for _, processes := range []int{1, 10} {
+		for _, layout := range leasehold.Layouts {
+			if processes > 1 && layout != leasehold.LayoutObject {
+				continue // they take the longest, and nothing more is asked of them
+			}
+			t.Run(fmt.Sprint(layout, " ", processes), func(t *testing.T) {
+				bubble(t, func(t *testing.T) { contend(t, layout, processes).check(t, layout, processes) })
+			})
+		}
+	}
+}
+
+func (c contest) check(t *testing.T, layout leasehold.Layout, processes int) {
+	t.Helper()
+	t.Logf("in use %.1f %%, %.2f requests, $%.4f for 1,000, %d tasks served", c.inUse*100, c.requests(), c.dollars(), len(c.served))
+	epochs := strings.HasPrefix(string(layout), "epochs")
+	byDefault := layout == leasehold.LayoutObject
+	for what, wrong := range map[string]bool{
+		"overlaps":                       c.overlaps > 0,
+		"tasks that had the lock":        len(c.served) == 0 || processes == 1 && len(c.served) < 100,
+		"share of the time in use":       c.inUse > 1 || byDefault && (c.inUse < 0.80 || processes == 1 && c.inUse < 0.95),
+		"fewer than one write each":      c.put < 1,
+		"LISTs, which only epochs need":  (c.list > 0) != epochs,
+		"DELETEs, which only markers do": c.delete > 0 && (epochs || byDefault),
+		"requests, of one process":       byDefault && processes == 1 && c.requests() >= loopRequests/10,
+		"dollars, of several":            byDefault && processes > 1 && c.dollars() >= loopDollars,
+	} {
+		if wrong {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
+}
+
+// contend lets a hundred tasks compete until they have had the lock a hundred times, with as
+// many locks as there would be processes.
+func contend(t *testing.T, layout leasehold.Layout, processes int) (c contest) {
+	t.Helper()
+	const enough, tasks, hold = 100, 100, 200 * time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var (
+		mu            sync.Mutex
+		inside, turns int
+		first, last   time.Time
+		all           sync.WaitGroup
+		shared        = memstore.New()
+		stores        []*faultstore.Store
+		locks         []*leasehold.Lock
+	)
+	c.served = map[int]bool{}
+	work := func(ctx context.Context, task int) error {
+		mu.Lock()
+		if inside++; inside > 1 {
+			c.overlaps++
+		}
+		if c.served[task] = true; first.IsZero() {
+			first = time.Now()
+		}
+		mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(hold):
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		inside--
+		if ctx.Err() == nil {
+			if turns++; turns == enough {
+				last = time.Now()
+				stop()
+			}
+		}
+		return nil
+	}
+	for n := range processes {
+		st := someWayOff(shared, uint64(n))
+		lock := newLock(t, st, &leasehold.LockOptions{Layout: layout})
+		stores, locks = append(stores, st), append(locks, lock)
+		for task := n * tasks / processes; task < (n+1)*tasks/processes; task++ {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					err := lock.Do(ctx, func(ctx context.Context, _ *leasehold.Lease) error { return work(ctx, task) })
+					if err != nil && !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	for i, st := range stores {
+		n := st.Counts()
+		c.get, c.put, c.list, c.delete = c.get+float64(n.Get)/enough, c.put+float64(n.Put)/enough, c.list+float64(n.List)/enough, c.delete+float64(n.Delete)/enough
+		if err := locks[i].Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	c.inUse = enough * hold.Seconds() / last.Sub(first).Seconds()
+	return c
+}
+
+// someWayOff gives a store at some distance: a request and its answer take half each.
+func someWayOff(st store.Store, seed uint64) *faultstore.Store {
+	for _, kind := range []faultstore.Kind{faultstore.DelayBefore, faultstore.DelayAfter} {
+		faults := []faultstore.Fault{
+			{Kind: kind, Op: "put", Delay: 2 * time.Millisecond, Jitter: 2 * time.Millisecond},
+			{Kind: kind, Op: "delete", Delay: 2 * time.Millisecond, Jitter: 2 * time.Millisecond},
+			{Kind: kind, Op: "list", Delay: time.Millisecond, Jitter: time.Millisecond},
+			{Kind: kind, Op: "get", Delay: 400 * time.Microsecond, Jitter: 200 * time.Microsecond},
+		}
+		st = faultstore.Wrap(st, &faultstore.Options{Seed: seed, Faults: faults})
+	}
+	outer, _ := st.(*faultstore.Store)
+	return outer
+}
+
+// told is a store that tells when a request was answered.
+type told struct {
+	store.Store
+	after func()
+	read  func()
+}
+
+func (s *told) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	o, err := s.Store.Get(ctx, key, unless)
+	if s.read != nil {
+		s.read()
+	}
+	return o, err
+}
+
+func (s *told) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	o, err := s.Store.Put(ctx, key, body, only)
+	if s.after != nil {
+		s.after()
+	}
+	return o, err
+}
+
+// The answer to the claim takes a while: the lease ends as if it had not (rule A4).
+func TestSlowClaimCountsFromItsSending(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 3 * time.Second})
+		sent := time.Now()
+		lease := acquire(t, newLock(t, st, nil))
+		if d := lease.Deadline().Sub(sent); d > protocol.Validity(leasehold.DefaultTTL) {
+			t.Errorf("the lease ends %v after its claim was sent", d)
+		}
+		release(t, lease)
+	})
+}
+
+// The record has whole milliseconds, so the holder must not count on more (rule A7).
+func TestTTLIsWholeMilliseconds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		began := time.Now()
+		lock := newLock(t, newStore(), &leasehold.LockOptions{TTL: 2*time.Second + 999*time.Microsecond})
+		lease := acquire(t, lock)
+		info, err := lock.Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := lease.Deadline().Sub(began); d > protocol.Validity(info.TTL) {
+			t.Errorf("the lease counts on %v, its record promises %v", d, protocol.Validity(info.TTL))
+		}
+		release(t, lease)
+	})
+}
+
+// The caller gives up in the moment in which its claim lands: nobody keeps the lock.
+func TestLeaseThatCrossesTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for range 50 {
+			ctx, cancel := context.WithCancel(t.Context())
+			st := &told{Store: memstore.New(), after: cancel}
+			lock := newLock(t, st, nil)
+			if _, err := lock.Acquire(ctx); err == nil {
+				t.Fatal("acquired")
+			}
+			if err := lock.Settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
+				t.Fatalf("%+v, %v", info, err)
+			}
+		}
+	})
+}
+
+// Whom a lease was passed on to gives up in that moment: nobody keeps the lock.
+func TestPassedOnToNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for range 200 {
+			lock := newLock(t, memstore.New(), nil)
+			lease := acquire(t, lock)
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			all.Go(func() {
+				if l, err := lock.Acquire(ctx); err == nil {
+					release(t, l)
+				}
+			})
+			synctest.Wait()
+			release(t, lease) // its turn has come,
+			cancel()          // and it may not have noticed yet
+			all.Wait()
+			synctest.Wait()
+			if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
+				t.Fatalf("%+v, %v", info, err)
+			}
+		}
+	})
+}
+
+// A waiter gives up while the lease is being passed on to it, at any one reading of the clock: nobody
+// keeps the lock.
+func TestPassedOnAsTheWaiterLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for n := range int64(6) {
+			lock := newLock(t, memstore.New(), nil)
+			lease := acquire(t, lock)
+			ctx, cancel := context.WithCancel(t.Context())
+			waiter := make(chan error, 1)
+			go func() {
+				next, err := lock.Acquire(ctx)
+				if err == nil {
+					err = next.Release(t.Context()) //nolint:contextcheck // ctx may have ended
+				}
+				waiter <- err
+			}()
+			synctest.Wait()
+			var readings atomic.Int64
+			began, at := clock.Now(), time.Now()
+			undo := clock.Set(func() time.Duration {
+				if readings.Add(1) == n+1 {
+					cancel()
+					for range 1000 { // it leaves the queue
+						runtime.Gosched()
+					}
+				}
+				return began + time.Since(at)
+			})
+			release(t, lease)
+			undo()
+			cancel()
+			if err := <-waiter; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, leasehold.ErrHeld) {
+				t.Error(err)
+			}
+			if err := lock.Settle(t.Context()); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
+				t.Errorf("%d: %+v, %v", n, info, err)
+			}
+		}
+	})
+}
+
+// TestReleasedIsFree: when Release has returned, the next attempt of the same Lock is not kept out by
+// what is left of the lease.
+func TestReleasedIsFree(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		lock := newLock(t, memstore.New(), &leasehold.LockOptions{Layout: leasehold.LayoutObject}) // others keep all that was
+		for n := range 10_000 {
+			lease, err := lock.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatalf("after %d releases: %v", n, err)
+			}
+			release(t, lease)
+		}
+	})
 }
