@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
@@ -473,4 +474,269 @@ func (s *timeless) Get(ctx context.Context, key string, unless store.Version) (*
 		e.Date = time.Time{}
 	}
 	return o, err
+}
+
+// seal writes a lock over that a mover holds, as candidate.Move does.
+func seal(t *testing.T, l layout.Layout, over layout.Snapshot) layout.Snapshot {
+	t.Helper()
+	m := candidate.Move{From: "here", To: "there"}
+	r := m.Sealed(candidate.Place{Exists: true, Record: over.Record, Version: over.Version}, "m.1", time.Now())
+	s, err := l.Write(t.Context(), candidate.Write{Op: candidate.Free, Record: r, Expect: over.Version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sealed checks a look at what is sealed.
+func sealed(t *testing.T, l layout.Layout, unless protocol.Version, want layout.Snapshot) {
+	t.Helper()
+	s, err := l.Look(t.Context(), unless)
+	if !errors.Is(err, record.ErrMoved) || !errors.Is(err, record.ErrForeign) {
+		t.Errorf("%s: a look unless it is %q: %v", l, unless, err)
+	}
+	if s.Record.Move.To != "there" || s.Version != want.Version || s.Record.Token != want.Record.Token {
+		t.Errorf("%s: a look unless it is %q shows %+v, want %+v", l, unless, s, want)
+	}
+	if d := layout.ReadDone(s, err); d.Shown != protocol.Foreign || d.Version != "" {
+		t.Errorf("%s: to a candidate it is %+v", l, d)
+	}
+}
+
+// TestSealedEpochs: whoever knows an epoch, and guesses where the next one is, is told of the seal like
+// one who comes.
+func TestSealedEpochs(t *testing.T) {
+	ways(t, func(t *testing.T, e layout.Epochs, _ *tapped) {
+		free := write(t, e, candidate.Free, layout.Snapshot{})
+		held := write(t, e, candidate.Claim, free)
+		renewed := write(t, e, candidate.Renew, held)
+		s := seal(t, e, renewed)
+		for _, unless := range []protocol.Version{"", free.Version, held.Version, renewed.Version} {
+			sealed(t, e, unless, s)
+		}
+		// A claim on what was there before does not land, be it late.
+		for _, over := range []layout.Snapshot{held, renewed} {
+			if got, err := e.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Expect: over.Version, Over: over.Record}); err == nil {
+				t.Errorf("a claim over what was there landed: %+v", got)
+			}
+		}
+	})
+}
+
+// TestSealedObjects: to candidates of all layouts, and to whoever looks for one, it is sealed.
+func TestSealedObjects(t *testing.T) {
+	st := memstore.New()
+	o := layout.Object{Store: st, Key: "l"}
+	s := seal(t, o, write(t, o, candidate.Claim, layout.Snapshot{}))
+	sealed(t, o, "", s)
+	for _, l := range []layout.Layout{layout.Marker{Store: st, Key: "l", TTL: time.Minute}, layout.Marker{Store: st, Key: "l", IfMatch: true, TTL: time.Minute}} {
+		if s, err := l.Look(t.Context(), ""); !errors.Is(err, record.ErrMoved) || s.Exists {
+			t.Errorf("a marker: %+v, %v", s, err)
+		}
+	}
+	if s, err := layout.LookAny(t.Context(), st, "l"); !errors.Is(err, record.ErrMoved) || s.Exists {
+		t.Errorf("of no layout: %+v, %v", s, err)
+	}
+	for f, err := range layout.Find(t.Context(), st, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := f.Look(t.Context()); !errors.Is(err, record.ErrMoved) || s.Exists {
+			t.Errorf("found: %+v, %v", s, err)
+		}
+	}
+}
+
+// A timid store tells its time of an absent object only, like a directory, or not at all.
+type timid struct {
+	*memstore.Store
+	mute bool
+	gets int
+}
+
+func (s *timid) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	s.gets++
+	obj, err := s.Store.Get(ctx, key, unless)
+	if obj != nil {
+		obj.Date = time.Time{}
+	}
+	if failure, is := err.(*store.Error); is && s.mute { //nolint:errorlint // it is what memstore returns
+		failure.Date = time.Time{}
+	}
+	return obj, err
+}
+
+// TestRestIsDated: a look at a lock that rests finds out how old the rest is, by one more request
+// where the store does not tell with the first; of any other lock it does not ask.
+func TestRestIsDated(t *testing.T) {
+	for _, name := range []string{"object", "epochs", "epochs+if-match"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := &timid{Store: memstore.New()}
+				lay := func(key string) layout.Layout {
+					if name == "object" {
+						return layout.Object{Store: st, Key: key}
+					}
+					return layout.Epochs{Store: st, Key: key, IfMatch: name == "epochs+if-match"}
+				}
+				write := func(key string, rest *record.Rest) {
+					r := record.Record{Token: 1, TTL: time.Second, WriteID: "me.1", Rest: rest}
+					if _, err := lay(key).Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: r}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				write("rests", &record.Rest{Milliseconds: 60_000, WriteID: "me.1"})
+				write("free", nil)
+				time.Sleep(40 * time.Second)
+				s, err := lay("rests").Look(t.Context(), "")
+				if age, told := s.Age(); err != nil || !told || age != 40*time.Second || s.Rest(time.Now()) != 21*time.Second {
+					t.Errorf("after 40 s: %v old, %t, rests for %v, %v", age, told, s.Rest(time.Now()), err)
+				}
+				if seen := layout.ReadDone(s, err); seen.Age != 40*time.Second {
+					t.Errorf("the candidate hears of %v", seen.Age)
+				}
+				before := st.gets
+				if _, err = lay("free").Look(t.Context(), ""); err != nil || st.gets != before+1 {
+					t.Errorf("a look at a lock that does not rest took %d reads, %v", st.gets-before, err)
+				}
+				// Nobody tells: the candidate counts from its first sighting, and people see what the
+				// wall clocks say.
+				st.mute = true
+				s, err = lay("rests").Look(t.Context(), "")
+				s.Record.RenewedAt = time.Now().Add(-50 * time.Second)
+				if seen := layout.ReadDone(s, err); err != nil || seen.Age != 0 || s.Rest(time.Now()) != 10*time.Second {
+					t.Errorf("where nobody tells: %v old, rests for %v, %v", seen.Age, s.Rest(time.Now()), err)
+				}
+			})
+		})
+	}
+}
+
+// TestManyNested: a lock below another, with very many objects, costs that no listing.
+func TestManyNested(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		s := terms(t, e, 2, layout.Snapshot{})
+		for i := range 3000 {
+			plant(t, st, fmt.Sprintf("%s/sub/%d", e.Key, i), "x")
+		}
+		wants(t, "a newcomer's look", st.cost(func() { look(t, e, "") }), "1 GET, 0 PUT, 1 LIST, 0 DELETE")
+		wants(t, "a claim", strings.Fields(st.cost(func() { write(t, e, candidate.Claim, s) }))[4], "1")
+	})
+}
+
+// TestMadeByHand: the highest stays, even if it was no lease.
+func TestMadeByHand(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		r := newRecord(false)
+		r.AcquiredAt = time.Time{}
+		if _, err := e.Write(t.Context(), candidate.Write{Op: candidate.Free, Record: r}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		wants(t, "collected", len(collected(t, e, layout.Collection{Limit: -1})), 0)
+		for term, err := range e.Terms(t.Context()) {
+			t.Errorf("it is called a lease: %+v, %v", term, err)
+		}
+	})
+}
+
+// TestTwoCollect: what another collects or puts up in between is no error.
+func TestTwoCollect(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		var s layout.Snapshot
+		for s.Record.Epoch < 500 {
+			s = write(t, e, candidate.Free, write(t, e, candidate.Claim, s))
+		}
+		time.Sleep(time.Hour)
+		first := layout.EpochKey(e.Key, 1)
+		st.before = func(op, key string) {
+			switch {
+			case op == "get" && key == first:
+				_ = st.Store.Delete(t.Context(), key)
+			case op == "put":
+				plant(t, st.Store, key, "{}")
+			}
+		}
+		got := collected(t, e, layout.Collection{Limit: -1})
+		st.before = nil
+		if left := keys(t, st); len(left) != 2 || len(got) < 400 {
+			t.Errorf("collected %d and left %q", len(got), left)
+		}
+	})
+}
+
+// TestHalfTakeover: the former lease is over, and the next has not begun.
+func TestHalfTakeover(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		if !e.IfMatch {
+			return // there it is one write
+		}
+		s := write(t, e, candidate.Claim, layout.Snapshot{})
+		ctx, cancel := context.WithCancel(t.Context())
+		puts := 0
+		st.before = func(op, _ string) {
+			if op == "put" {
+				if puts++; puts == 2 {
+					cancel()
+				}
+			}
+		}
+		next := newRecord(true)
+		next.WriteID, next.RenewedAt = "rival.1", s.Record.RenewedAt.Add(time.Hour)
+		if _, err := e.Write(ctx, candidate.Write{Op: candidate.Claim, Record: next, Over: s.Record, Expect: s.Version}); err == nil {
+			t.Fatal("it took over")
+		}
+		for term, err := range e.Terms(t.Context()) {
+			if err != nil || term.Why != record.EndedByTakeover || term.Ended.Sub(s.Record.ExpiresAt).Abs() > time.Millisecond {
+				t.Errorf("%+v, %v", term, err)
+			}
+		}
+		// And where it was the holder itself, which wanted another lease.
+		st.before = nil
+		ctx, cancel = context.WithCancel(t.Context())
+		s = write(t, e, candidate.Claim, look(t, e, ""))
+		puts = 0
+		st.before = func(op, _ string) {
+			if op == "put" {
+				if puts++; puts == 2 {
+					cancel()
+				}
+			}
+		}
+		next = newRecord(true)
+		next.RenewedAt = s.Record.RenewedAt.Add(time.Hour)
+		if _, err := e.Write(ctx, candidate.Write{Op: candidate.Claim, Record: next, Over: s.Record, Expect: s.Version}); err == nil {
+			t.Fatal("it has another lease")
+		}
+		st.before = nil
+		for term, err := range e.Terms(t.Context()) {
+			if err != nil || term.Why != record.EndedByRelease || !term.Ended.Equal(next.RenewedAt) {
+				t.Errorf("%+v, %v", term, err)
+			}
+			break
+		}
+	})
+}
+
+// An undated store does not tell in its listings when objects were written.
+type undated struct{ *tapped }
+
+func (s undated) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range s.tapped.List(ctx, prefix, after) {
+			e.LastModified = time.Time{}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// An object without an age is not old: it used to count as older than anything.
+func TestNoDates(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		terms(t, e, 5, layout.Snapshot{})
+		e.Store = undated{st}
+		wants(t, "collected", len(collected(t, e, layout.Collection{Limit: -1})), 0)
+	})
 }
