@@ -455,9 +455,6 @@ func (d *driver) nextIncarnation() string {
 // beginAttach begins to use a detached lease. The channel receives one answer.
 func (d *driver) beginAttach(ctx context.Context, ev candidate.Attach, a *acquiring) <-chan result {
 	waiter := make(chan result, 1)
-	d.Enter()
-	defer d.Leave()
-	d.asks(ctx, waiter, asked{trace: a})
-	d.AttachEntered(ev)
+	d.Attach(ctx, ev, func() { d.asks(ctx, waiter, asked{trace: a}) })
 	return waiter
 }

@@ -145,11 +145,9 @@ func (d *driver) await(ctx context.Context, done <-chan result) result {
 // begin begins an acquisition. The channel receives one result.
 func (d *driver) begin(ctx context.Context, a asked) <-chan result {
 	waiter := make(chan result, 1)
-	d.Enter()
-	defer d.Leave()
-	d.asks(ctx, waiter, a)
-	if err := d.AcquireEntered(a.wait, d.opts.Session.engineOf(), a.terms); err != nil {
-		d.answer(result{err: err})
+	ev := candidate.Acquire{Wait: a.wait, Terms: a.terms}
+	if err := d.Acquire(ctx, ev, d.opts.Session.engineOf(), func() { d.asks(ctx, waiter, a) }); err != nil {
+		waiter <- result{err: err}
 	}
 	return waiter
 }
@@ -203,14 +201,10 @@ func (d *driver) EndLease(why error) {
 	}
 }
 
-// Stepped tells the user what an event has changed. It moves the deadline first: a renewal for a
-// shorter TTL moves it back when it is sent, not when it is answered (rule A7). Nothing has been
-// sent yet, so a lease has ended for its user before its release is.
+// Stepped tells the user what an event has changed. Nothing has been sent yet, so a lease has ended
+// for its user before its release is sent.
 func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) (next protocol.Event) {
 	d.traceTaken(ev)
-	if d.lease != nil && d.lease.ctx.Err() == nil {
-		d.lease.deadline.Store(int64(d.Candidate().Deadline()))
-	}
 	switch ev := ev.(type) {
 	case candidate.ReadDone:
 		d.now.requests.Reads++
@@ -253,7 +247,6 @@ func (d *driver) report(action protocol.Action) (unused bool) {
 	case candidate.Granted:
 		d.lease = newLease(d.now.ctx, d, d.Candidate())
 		d.traceGranted()
-		d.lease.deadline.Store(int64(d.Candidate().Deadline()))
 		d.seenNew() // the lease and its holder become known together
 		d.answer(result{lease: d.lease})
 	case candidate.Renewed:

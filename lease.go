@@ -31,7 +31,6 @@ type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	deadline atomic.Int64 // a reading of clock.Now; 0 once the lease has ended
 	release  sync.Once
 	settled  atomic.Bool   // the release is
 	released chan struct{} // made when the release begins, closed when it is settled
@@ -94,12 +93,18 @@ func (l *Lease) Valid() bool { return clock.Now() < l.until() }
 
 // until returns the reading of the clock at which the lease expires: its own deadline or its
 // session's, whichever is earlier (rule D4).
+//
+// The engine's reading is that of its latest lease, which may be a later one. So this lease's end is
+// looked up after it: an earlier lease has ended before a later one begins.
 func (l *Lease) until() time.Duration {
-	deadline := time.Duration(l.deadline.Load())
+	until := l.d.Until()
 	if s := l.d.opts.Session; s != nil {
-		deadline = min(deadline, s.inner.Until())
+		until = min(until, s.inner.Until())
 	}
-	return deadline
+	if l.ctx.Err() != nil {
+		return 0
+	}
+	return until
 }
 
 // Deadline returns the time at which the lease ends unless it is renewed first, as a
@@ -156,12 +161,9 @@ func (l *Lease) Err() error {
 	return fmt.Errorf("%w: %w", ErrLost, expired)
 }
 
-// end ends the lease's validity first and then its context. In the other order, work that was told
-// to stop could still find its lease valid. The driver calls it.
-func (l *Lease) end(cause error) {
-	l.deadline.Store(0)
-	l.cancel(cause)
-}
+// end ends the lease, which is valid only while its context is. So work that is told to stop finds it
+// invalid. The driver calls it.
+func (l *Lease) end(cause error) { l.cancel(cause) }
 
 // Abandon ends the lease at once without freeing the lock. The lease is no longer valid
 // or renewed, and its context ends with an error that matches [ErrLost] and cause. The

@@ -34,6 +34,29 @@ func (g *gate) Put(ctx context.Context, key string, body []byte, only store.Cond
 	return g.Store.Put(ctx, key, body, only)
 }
 
+// TestEarlierLeaseStaysInvalid: a lease that was released, or lost, is not valid again while the Lock has another.
+func TestEarlierLeaseStaysInvalid(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		lock := newLock(t, st, nil)
+		released := acquire(t, lock)
+		release(t, released)
+		lost := acquire(t, lock)
+		if released.Valid() || !released.Deadline().IsZero() || !errors.Is(released.Err(), leasehold.ErrReleased) || !lost.Valid() {
+			t.Errorf("the released one: %t, %v, %v", released.Valid(), released.Deadline(), released.Err())
+		}
+		st.Partition(true)
+		<-lost.Done()
+		st.Partition(false)
+		_ = lost.Release(t.Context())
+		last := acquire(t, lock)
+		if lost.Valid() || !lost.Deadline().IsZero() || !errors.Is(lost.Err(), leasehold.ErrLost) || !last.Valid() {
+			t.Errorf("the lost one: %t, %v, %v", lost.Valid(), lost.Deadline(), lost.Err())
+		}
+		release(t, last)
+	})
+}
+
 // A lease has ended before its release is sent (rule A10). Each reading of the clock lets the
 // other goroutines go first, so that the write is sent at the first moment at which it can be;
 // and a peer has asked, so the clock is read once more after the write was begun.

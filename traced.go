@@ -26,7 +26,8 @@ type traces struct {
 
 	renewing time.Duration // when the current renewal was first sent; 0: none
 	sent     int           // requests since then
-	left     time.Duration // remaining validity before the candidate's last event
+	until    time.Duration // when the lease ceases to be valid, since the last event
+	left     time.Duration // remaining validity before the last event
 }
 
 // traces returns the driver's traces, or nil without a Trace. The engine is locked.
@@ -144,16 +145,14 @@ func (d *driver) traceReport(action protocol.Action) {
 	}
 }
 
-// traceTaken notes an event before the lease's deadline moves.
+// traceTaken notes an event.
 func (d *driver) traceTaken(ev protocol.Event) {
 	t := d.traces()
 	if t == nil {
 		return
 	}
 	now := clock.Now()
-	if d.lease != nil {
-		t.left = time.Duration(d.lease.deadline.Load()) - now
-	}
+	t.left, t.until = t.until-now, d.Until()
 	if answer, ok := t.requests.Answered(ev, now); ok {
 		t.request(d.Context(), d.opts.Trace, d.subject(""), answer)
 	}

@@ -123,9 +123,6 @@ func (d *driver) Place() engine.Place {
 // Session returns the callers' session with that name.
 func (d *driver) Session(name string) *engine.Session { return d.sessions[name] }
 
-// Context returns a context without values, because requests serve all callers.
-func (*driver) Context() context.Context { return context.Background() }
-
 // Watcher returns a watcher for another process's session.
 func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
 	cfg := lockView().Watching()

@@ -16,12 +16,12 @@ import (
 // read sends a read. The time is kept, because a heartbeat that announced a release since then may have
 // announced this lock's: see session.Watch.
 func (e *Engine) read(a candidate.Read) {
-	p := e.owner.Place()
+	p := e.active.place
 	var s layout.Snapshot
 	var err error
 	e.active.looked = p.Runtime.Now().Clock
 	e.active.giveUp = p.Runtime.Ask(Request{
-		For: a, Context: e.owner.Context(), Timeout: a.Timeout,
+		For: a, Context: e.active.ctx, Timeout: a.Timeout,
 		Do: func(ctx context.Context) { s, err = p.Layout.Look(ctx, a.Unless) },
 		Done: func() {
 			e.Enter()
@@ -38,11 +38,11 @@ func (e *Engine) read(a candidate.Read) {
 // check reads whether the holder's session goes on. One read is enough to answer a user that does not wait.
 // To find out that a silent session has ended takes a reaper, and a TTL.
 func (e *Engine) check(a candidate.Check) {
-	p := e.owner.Place()
+	p := e.active.place
 	var s layout.Snapshot
 	var err error
 	e.active.giveUp = p.Runtime.Ask(Request{
-		For: a, Context: e.owner.Context(), Timeout: a.Timeout,
+		For: a, Context: e.active.ctx, Timeout: a.Timeout,
 		Do: func(ctx context.Context) { s, err = layout.Heartbeat{Store: p.Store, Key: a.Session}.Look(ctx, "") },
 		Done: func() {
 			e.Enter()
@@ -61,13 +61,13 @@ func (e *Engine) check(a candidate.Check) {
 // A write cannot be given up as a read can. It may land whether or not anybody waits for its answer, so
 // the answer is always worth having (rule A6).
 func (e *Engine) write(action protocol.Action, timeout time.Duration) {
-	p := e.owner.Place()
+	p := e.active.place
 	var wrote struct {
 		s   layout.Snapshot
 		err error
 	}
 	p.Runtime.Ask(Request{
-		For: action, Context: e.owner.Context(), Timeout: timeout,
+		For: action, Context: e.active.ctx, Timeout: timeout,
 		Do: func(ctx context.Context) {
 			a, _ := action.(candidate.Write)
 			wrote.s, wrote.err = p.Layout.Write(ctx, a)
@@ -94,7 +94,7 @@ func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 func (e *Engine) collect(p Place, epochs layout.Epochs) {
 	e.active.past = make(chan struct{})
 	e.active.leave = p.Runtime.Ask(Request{
-		Context: e.owner.Context(), Timeout: time.Minute,
+		Context: e.active.ctx, Timeout: time.Minute,
 		Do: func(ctx context.Context) {
 			deleted, err := collect(ctx, epochs)
 			if err != nil {

@@ -191,7 +191,7 @@ func TestOutcome(t *testing.T) {
 			c.Store = memstore.New()
 			var e Engine
 			e.Init(nobody{c.failing}, candidate.Config{TTL: protocol.DefaultTTL, Incarnation: "i"})
-			if err := e.Acquire(true, nil, candidate.Terms{}); err != nil {
+			if err := e.Acquire(t.Context(), candidate.Acquire{Wait: true}, nil, func() {}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

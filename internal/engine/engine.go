@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
@@ -17,6 +19,7 @@ import (
 type Engine struct {
 	mu    Mutex
 	owner Owner
+	until atomic.Int64 // see Until
 
 	// A lease under a session needs nothing until it is released. Meanwhile its engine rests, and
 	// keeps only the little that it must remember of the candidate: there may be very many.
@@ -29,6 +32,8 @@ type Engine struct {
 type active struct {
 	candidate *candidate.Machine
 	follows   bool // the candidate is an election's, which polls even under a session
+	place     Place
+	ctx       context.Context // of the acquisition; gives requests their values
 	alarm     Alarm
 	late      bool     // the owner wants to be told when a renewal is late
 	session   *Session // of the acquisition, then of the lease; nil: none
@@ -58,7 +63,7 @@ func (e *Engine) Init(owner Owner, cfg candidate.Config) {
 }
 
 func (e *Engine) start(c *candidate.Machine, cfg candidate.Config) {
-	e.active = &active{candidate: c, follows: cfg.Follow}
+	e.active = &active{candidate: c, follows: cfg.Follow, place: e.owner.Place(), ctx: context.Background()}
 	e.owner.Rest(false)
 }
 
@@ -70,7 +75,7 @@ func (e *Engine) Enter() {
 	}
 	c := e.restored()
 	e.start(c, candidate.Config{})
-	e.active.leased, e.active.session = true, e.owner.Session(e.rest.Session())
+	e.active.leased, e.active.session, e.active.ctx = true, e.owner.Session(e.rest.Session()), e.owner.Context()
 	e.rest = nil
 }
 
@@ -109,6 +114,11 @@ func (e *Engine) host() Host { return e.owner }
 // Owner returns the owner.
 func (e *Engine) Owner() Owner { return e.owner }
 
+// Until returns the clock reading at which the candidate's lease ceases to be valid unless it is renewed
+// first, or 0 if it holds none. A lease under a session is also valid only while the session is. Until
+// takes no mutex: each use of a lease calls it.
+func (e *Engine) Until() time.Duration { return time.Duration(e.until.Load()) }
+
 // Candidate returns the candidate of an entered engine, for reading only. If the engine rests, it is a
 // restored copy.
 func (e *Engine) Candidate() *candidate.Machine {
@@ -135,13 +145,19 @@ func (e *Engine) Step(ev protocol.Event) {
 
 // step passes one event to the candidate, tells the owner, and carries out the actions.
 //
-// Callers rely on this order. When the owner is told, nothing has been sent: so a deadline that moves
-// back has moved (rule A7), and a lease has ended for its user, before the request that frees the
-// lock is sent. The alarm is set last, by the candidate's new state.
+// Callers rely on this order. The validity of the lease is stored first: so a deadline that moves back has
+// moved, and a lease that has ended is invalid, before the request that lets others in is sent (rules A7
+// and A10). When the owner is told, nothing has been sent either, so it can end what its user was given.
+// The alarm is set last, by the candidate's new state.
 func (e *Engine) step(ev protocol.Event) (next protocol.Event) {
 	a := e.active
 	now := e.runtime().Now()
 	actions := a.candidate.Step(ev, now)
+	until := time.Duration(0)
+	if a.candidate.Valid(now.Clock) {
+		until = a.candidate.Deadline()
+	}
+	e.until.Store(int64(until))
 	next = e.owner.Stepped(ev, actions)
 	for _, action := range actions {
 		e.do(action)
@@ -177,15 +193,20 @@ func (e *Engine) do(action protocol.Action) {
 	case candidate.Write:
 		e.write(action, a.Timeout)
 	case protocol.SessionOrphan:
-		e.owner.Session(a.Session).orphaned(e.owner.Place())
+		e.owner.Session(a.Session).orphaned(e.active.place)
 	case protocol.Unnamed:
-		e.owner.Session(a.Session).released(e.owner.Place().Key)
+		e.owner.Session(a.Session).released(e.active.place.Key)
 	case protocol.Left:
 		e.owner.Session(a.Session).leave(e)
 	}
 }
 
-func (e *Engine) runtime() Runtime { return e.owner.Place().Runtime }
+func (e *Engine) runtime() Runtime {
+	if e.active == nil {
+		return e.owner.Place().Runtime
+	}
+	return e.active.place.Runtime
+}
 
 // arm sets the alarm for the candidate's next step. An early or second alarm is harmless, because a Tick
 // does only what is due. A missing one would leave a lease unrenewed, so every step sets it.

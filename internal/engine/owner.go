@@ -19,6 +19,8 @@ type Owner interface {
 	Host
 	// Config returns the configuration of the candidate, except for its incarnation.
 	Config() candidate.Config
+	// Context returns a context with the values of the lease's, for an engine that has rested.
+	Context() context.Context
 	// Rest: the engine rests from now on, or was woken. A resting engine holds a lease under a session
 	// and keeps next to nothing, and its owner should do the same.
 	Rest(on bool)
@@ -30,8 +32,6 @@ type Host interface {
 	Place() Place
 	// Session returns the session of this process with that name.
 	Session(name string) *Session
-	// Context returns the context whose values requests get.
-	Context() context.Context
 	// Watcher returns the owner of another engine, which watches another process's session on behalf
 	// of this one.
 	Watcher(session string, of *Engine) Owner

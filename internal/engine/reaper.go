@@ -66,16 +66,17 @@ func (e *Engine) watchSession() {
 		all, by = s.reapers, s.owner
 	}
 	await := protocol.Await{Session: session}
-	a.watch = watch{await, all.join(await, e, a.looked, by)}
+	a.watch = watch{await, all.join(a.ctx, await, e, a.looked, by)}
 }
 
-// join adds a member to those that wait for the end of a session.
-func (all *reapers) join(await protocol.Await, m member, looked time.Duration, by Host) *reaper {
+// join adds a member to those that wait for the end of a session. The requests get the values of the first
+// one's ctx.
+func (all *reapers) join(ctx context.Context, await protocol.Await, m member, looked time.Duration, by Host) *reaper {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	r := all.of[await]
 	if r == nil {
-		r = &reaper{all: all, await: await, ctx: m.host().Context()}
+		r = &reaper{all: all, await: await, ctx: ctx}
 		r.Owner = by.Watcher(await.Session, &r.engine)
 		r.engine.initReaper(r, await.Seldom)
 		all.of[await] = r
@@ -105,9 +106,6 @@ func (r *reaper) remove() {
 	}
 }
 
-// Context returns that of the first member that waited.
-func (r *reaper) Context() context.Context { return r.ctx }
-
 // begin waits until the session has ended. If the reaper was stopped first, Cancel has found nothing to
 // cancel, so the wait must not begin any more.
 func (r *reaper) begin() {
@@ -116,7 +114,7 @@ func (r *reaper) begin() {
 	var stopped bool
 	r.locked(func() { stopped = r.stopped })
 	if !stopped {
-		_ = r.engine.AcquireEntered(true, nil, candidate.Terms{}) // no session can be over
+		r.engine.begin(r.ctx, nil, candidate.Acquire{Wait: true})
 	}
 }
 
@@ -138,7 +136,7 @@ func (r *reaper) Stepped(ev protocol.Event, actions []protocol.Action) protocol.
 	return next
 }
 
-func (r *reaper) runtime() Runtime { return r.engine.runtime() }
+func (r *reaper) runtime() Runtime { return r.Place().Runtime }
 
 // locked calls f while all.mu is locked.
 func (r *reaper) locked(f func()) {

@@ -30,9 +30,8 @@ type Session struct {
 	owner     SessionOwner
 	heartbeat *Engine
 	key       string
-	reapers   *reapers     // for the members
-	deadline  atomic.Int64 // of the heartbeat's lease, a clock reading; 0: none
-	ended     atomic.Bool  // nothing under the session is valid any more
+	reapers   *reapers    // for the members
+	ended     atomic.Bool // nothing under the session is valid any more
 
 	mu    Mutex
 	under session.Membership[member]
@@ -62,14 +61,8 @@ type beats struct {
 	s *Session
 }
 
-// Stepped stores until when the session is valid, before a renewal is sent that promises less
-// (rule A7).
+// Stepped notes what concerns the leases under the session.
 func (b *beats) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Event {
-	c, until := b.s.heartbeat.Candidate(), time.Duration(0)
-	if c.Valid(b.s.runtime().Now().Clock) {
-		until = c.Deadline()
-	}
-	b.s.deadline.Store(int64(until))
 	next := b.SessionOwner.Stepped(ev, actions)
 	for _, action := range actions {
 		switch a := action.(type) {
@@ -93,7 +86,7 @@ func (s *Session) Until() time.Duration {
 	if s.ended.Load() {
 		return 0
 	}
-	return time.Duration(s.deadline.Load())
+	return s.heartbeat.Until()
 }
 
 // Valid reads the clock and reports whether the session is valid now.

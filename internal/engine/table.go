@@ -11,10 +11,12 @@ import (
 )
 
 // A Table gives a [queue.Machine] its clock, its alarm and its requests, as an [Engine] does for a
-// candidate. It serves all callers in this process of one semaphore.
+// candidate. It serves all callers in this process of one semaphore, so its requests have the values of
+// nobody's context.
 type Table struct {
 	mu    Mutex // has the rank of an Engine's
 	owner Host
+	place Place
 	at    layout.Table
 	table *queue.Machine
 
@@ -29,7 +31,7 @@ type Table struct {
 // Init starts an engine with a new machine.
 func (t *Table) Init(owner Host, cfg queue.Config) {
 	p := owner.Place()
-	t.owner, t.at, t.table = owner, layout.Table{Store: p.Store, Key: p.Key}, queue.New(cfg)
+	t.owner, t.place, t.at, t.table = owner, p, layout.Table{Store: p.Store, Key: p.Key}, queue.New(cfg)
 	t.mu.Rank(RankEngine)
 }
 
@@ -45,7 +47,7 @@ func (t *Table) Machine() *queue.Machine { return t.table }
 
 func (t *Table) host() Host { return t.owner }
 
-func (t *Table) runtime() Runtime { return t.owner.Place().Runtime }
+func (t *Table) runtime() Runtime { return t.place.Runtime }
 
 // Tell steps the machine.
 func (t *Table) Tell(ev protocol.Event) { t.Locked(func() { t.step(ev) }) }
@@ -112,7 +114,7 @@ func (t *Table) do(action protocol.Action) {
 		if s := t.owner.Session(a.Session); a.Closing {
 			t.runtime().Apart(func() { s.End(ErrClosed) })
 		} else {
-			s.orphaned(t.owner.Place())
+			s.orphaned(t.place)
 		}
 	case protocol.Left:
 		t.owner.Session(a.Session).leave(t)
@@ -124,7 +126,7 @@ func (t *Table) read(a queue.Read) {
 	var err error
 	t.looked = t.runtime().Now().Clock
 	t.runtime().Ask(Request{
-		For: a, Context: t.owner.Context(), Timeout: a.Timeout,
+		For: a, Context: context.Background(), Timeout: a.Timeout,
 		Do:   func(ctx context.Context) { s, err = t.at.Look(ctx, a.Unless) },
 		Done: func() { t.Tell(layout.TableRead(s, err)) },
 	})
@@ -134,7 +136,7 @@ func (t *Table) write(a queue.Write) {
 	var v protocol.Version
 	var err error
 	t.runtime().Ask(Request{
-		For: a, Context: t.owner.Context(), Timeout: a.Timeout,
+		For: a, Context: context.Background(), Timeout: a.Timeout,
 		Do:   func(ctx context.Context) { v, err = t.at.Write(ctx, a) },
 		Done: func() { t.Tell(layout.TableWritten(v, err)) },
 	})
@@ -152,7 +154,7 @@ func (t *Table) watchSessions() {
 	})
 	for _, a := range awaits {
 		if !slices.ContainsFunc(t.watches, func(w watch) bool { return w.Await == a }) {
-			t.watches = append(t.watches, watch{a, t.reapers.join(a, t, t.looked, t.owner)})
+			t.watches = append(t.watches, watch{a, t.reapers.join(context.Background(), a, t, t.looked, t.owner)})
 		}
 	}
 }

@@ -1,43 +1,40 @@
 package engine
 
 import (
+	"context"
+
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
-// Acquire begins an acquisition on these terms, under s unless that is nil. The owner is told its one
-// answer. It fails if the session has ended, and then begins nothing.
-func (e *Engine) Acquire(wait bool, s *Session, terms candidate.Terms) error {
+// Acquire begins an acquisition, under s unless that is nil. It calls before first, while the engine is
+// locked. The owner is told the one answer. Requests get the values of ctx, and do not end with it.
+// Acquire fails if the session has ended, and then begins nothing.
+func (e *Engine) Acquire(ctx context.Context, ev candidate.Acquire, s *Session, before func()) error {
 	e.Enter()
 	defer e.Leave()
-	return e.AcquireEntered(wait, s, terms)
-}
-
-// AcquireEntered is Acquire for an entered engine.
-func (e *Engine) AcquireEntered(wait bool, s *Session, terms candidate.Terms) error {
-	ev := candidate.Acquire{Wait: wait, Terms: terms}
 	if s != nil {
 		if err := s.enter(e); err != nil {
 			return err
 		}
 		ev.Session = s.Key()
 	}
-	e.active.session, e.active.failing = s, nil
-	e.Step(ev)
+	before()
+	e.begin(ctx, s, ev)
 	return nil
 }
 
 // Attach uses a detached lease, under no session. Nothing of the candidate may be outstanding: see
-// Settled.
-func (e *Engine) Attach(ev candidate.Attach) {
+// Settled. Otherwise it is like Acquire.
+func (e *Engine) Attach(ctx context.Context, ev candidate.Attach, before func()) {
 	e.Enter()
 	defer e.Leave()
-	e.AttachEntered(ev)
+	before()
+	e.begin(ctx, nil, ev)
 }
 
-// AttachEntered is Attach for an entered engine.
-func (e *Engine) AttachEntered(ev candidate.Attach) {
-	e.active.session, e.active.failing = nil, nil
+func (e *Engine) begin(ctx context.Context, s *Session, ev protocol.Event) {
+	e.active.ctx, e.active.session, e.active.failing = context.WithoutCancel(ctx), s, nil
 	e.Step(ev)
 }
 

@@ -69,12 +69,9 @@ type lone struct {
 func Reap(ctx context.Context, at Place, session string, cfg candidate.Config, done func()) (giveUp func()) {
 	l := &lone{Owner: Watcher(at, session, cfg), ctx: context.WithoutCancel(ctx), done: done}
 	l.engine.initReaper(l, false)
-	_ = l.engine.Acquire(true, nil, candidate.Terms{}) // there is no session that could have ended
+	_ = l.engine.Acquire(l.ctx, candidate.Acquire{Wait: true}, nil, func() {}) // there is no session that could have ended
 	return l.engine.Cancel
 }
-
-// Context returns the caller's.
-func (l *lone) Context() context.Context { return l.ctx }
 
 // Stepped calls done when the wait has ended.
 func (l *lone) Stepped(_ protocol.Event, actions []protocol.Action) protocol.Event {

@@ -262,6 +262,10 @@ func (e Epochs) over(ctx context.Context, known listing, r record.Record) (Snaps
 	return e.put(ctx, known.n, r, store.IfMatch(known.of))
 }
 
+// errLater means that the epoch was created, but is not the highest one. Its record may become the lock's
+// if the later ones are removed.
+var errLater = errors.New("there is a later epoch")
+
 // create creates the next epoch, and finds out whether it is the highest one.
 func (e Epochs) create(ctx context.Context, n int64, r record.Record) (Snapshot, error) {
 	s, err := e.put(ctx, n, r, store.IfAbsent())
@@ -273,7 +277,7 @@ func (e Epochs) create(ctx context.Context, n int64, r record.Record) (Snapshot,
 	case err != nil:
 		return Snapshot{}, &store.Error{Op: "put", Key: EpochKey(e.Key, n), Kind: store.ErrUnknownOutcome, Cause: err}
 	case top.Key != EpochKey(e.Key, n) || top.Version != seen(s.Version).of:
-		return Snapshot{}, &store.Error{Op: "put", Key: EpochKey(e.Key, n), Kind: store.ErrPrecondition, Cause: errors.New("there is a later epoch")}
+		return Snapshot{}, &store.Error{Op: "put", Key: EpochKey(e.Key, n), Kind: store.ErrPrecondition, Cause: errLater}
 	}
 	return s, nil
 }

@@ -222,5 +222,8 @@ func Checked(session string, s Snapshot, err error) candidate.Checked {
 // WriteDone turns a Write's result into the candidate's event.
 func WriteDone(s Snapshot, err error) candidate.WriteDone {
 	void := err != nil && !errors.Is(err, store.ErrUnknownOutcome) && !errors.Is(err, store.ErrPrecondition)
-	return candidate.WriteDone{Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Refused: refused(err), Fatal: void && store.Final(err)}
+	return candidate.WriteDone{
+		Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Fatal: void && store.Final(err),
+		Refused: refused(err) && !errors.Is(err, errLater),
+	}
 }

@@ -288,6 +288,10 @@ func TestLateCreate(t *testing.T) {
 		if !errors.Is(err, store.ErrPrecondition) {
 			t.Errorf("a number that was collected was created again: %v", err)
 		}
+		// It was created all the same, and is the lock's record if the later ones go: so it was not simply refused.
+		if done := layout.WriteDone(layout.Snapshot{}, err); done.Refused || done.Void {
+			t.Errorf("it landed, and is told as %+v", done)
+		}
 		if now := look(t, e, ""); now.Version != s.Version {
 			t.Errorf("there is %+v", now)
 		}

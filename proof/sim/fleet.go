@@ -142,7 +142,7 @@ func (m *member) c() *candidate.Machine { return m.e.Candidate() }
 
 // valid reports whether the member's lease is valid now (rules A10 and D4).
 func (m *member) valid() bool {
-	return (m.e.Resting() || m.c().Valid(m.clock())) && (m.under == nil || m.under.alive())
+	return m.clock() < m.e.Until() && (m.under == nil || m.under.alive())
 }
 
 // deadline returns the end of its lease, on its clock.

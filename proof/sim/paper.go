@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -124,7 +125,7 @@ func (u *users) attach(m *member, p *paper, use candidate.Use) {
 	u.met(Attached, m, use)
 	m.session, m.attaches, m.using, m.wants = nil, p, use, true
 	m.renew()
-	m.e.Attach(candidate.Attach{Proof: proof, Use: use})
+	m.e.Attach(context.Background(), candidate.Attach{Proof: proof, Use: use}, func() {})
 }
 
 func (u *users) notAttached(m *member, a candidate.Failed) {

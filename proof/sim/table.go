@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -289,7 +288,6 @@ func (h host) Place() engine.Place {
 }
 
 func (h host) Session(name string) *engine.Session { return h.find(name).engine() }
-func (h host) Context() context.Context            { return context.Background() }
 
 func (h host) Watcher(session string, of *engine.Engine) engine.Owner {
 	return h.candidates.watcher(h.p.process, h.p.cfg.TTL, session, of)

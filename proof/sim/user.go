@@ -218,7 +218,7 @@ func (u *users) retune(m *member) {
 func (u *users) acquire(m *member, wait bool, s *session) {
 	m.session = s
 	m.renew()
-	_ = m.e.Acquire(wait, s.engine(), u.drawTerms(s))
+	_ = m.e.Acquire(context.Background(), candidate.Acquire{Wait: wait, Terms: u.drawTerms(s)}, s.engine(), func() {})
 }
 
 func (u *users) cancel(m *member) {
@@ -303,7 +303,7 @@ func (u *users) beginSession(p *process) {
 	u.sessions = append(u.sessions, s)
 	u.longest = max(u.longest, m.ttl)
 	u.candidates.init(m, candidate.Config{TTL: m.ttl, Holder: p.String(), Layout: record.LayoutSession})
-	_ = m.e.Acquire(true, nil, candidate.Terms{}) // no session, so none can have ended
+	_ = m.e.Acquire(context.Background(), candidate.Acquire{Wait: true}, nil, func() {}) // no session, so none can have ended
 }
 
 // used returns an earlier session's object if its name is drawn again, or nil. The new session
