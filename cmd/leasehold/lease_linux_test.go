@@ -372,6 +372,9 @@ func TestRenewKilledAnywhere(t *testing.T) {
 // TestLeaseInAPipe: to open a pipe without a writer used to hang, whatever signal came.
 func TestLeaseInAPipe(t *testing.T) {
 	t.Parallel()
+	if !clitest.UnderTest.Tokens() {
+		t.Skip(withoutLeases)
+	}
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

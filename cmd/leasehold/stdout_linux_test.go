@@ -22,6 +22,9 @@ func TestFullStdout(t *testing.T) {
 	if !clitest.UnderTest.Tokens() {
 		t.Skip(withoutLeases)
 	}
+	if clitest.UnderTest != leasehold.LayoutObject {
+		t.Skip("the lock with a history has the layout object")
+	}
 	dir := t.TempDir()
 	lease := filepath.Join(dir, "lease.json")
 	at := "file://" + dir
