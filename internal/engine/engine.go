@@ -111,6 +111,8 @@ func (e *Engine) Resting() bool { return e.active == nil }
 // host returns the owner, as a member of a session.
 func (e *Engine) host() Host { return e.owner }
 
+func (e *Engine) values() context.Context { return e.active.ctx }
+
 // Owner returns the owner.
 func (e *Engine) Owner() Owner { return e.owner }
 

@@ -66,17 +66,17 @@ func (e *Engine) watchSession() {
 		all, by = s.reapers, s.owner
 	}
 	await := protocol.Await{Session: session}
-	a.watch = watch{await, all.join(a.ctx, await, e, a.looked, by)}
+	a.watch = watch{await, all.join(await, e, a.looked, by)}
 }
 
-// join adds a member to those that wait for the end of a session. The requests get the values of the first
-// one's ctx.
-func (all *reapers) join(ctx context.Context, await protocol.Await, m member, looked time.Duration, by Host) *reaper {
+// join adds a member to those that wait for the end of a session. The requests get the first one's
+// values.
+func (all *reapers) join(await protocol.Await, m member, looked time.Duration, by Host) *reaper {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	r := all.of[await]
 	if r == nil {
-		r = &reaper{all: all, await: await, ctx: ctx}
+		r = &reaper{all: all, await: await, ctx: m.values()}
 		r.Owner = by.Watcher(await.Session, &r.engine)
 		r.engine.initReaper(r, await.Seldom)
 		all.of[await] = r

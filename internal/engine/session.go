@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,7 @@ type member interface {
 	Tell(ev protocol.Event)
 	Locked(f func())
 	host() Host
+	values() context.Context // of its requests; the member is locked
 	whenIdle(f func())
 	outcome() outcome // of the last request of an idle member
 }

@@ -28,6 +28,9 @@ type Table struct {
 	idle     []func() // called when no request is under way
 }
 
+// nobodys is the context of requests that serve all callers.
+var nobodys = context.Background()
+
 // Init starts an engine with a new machine.
 func (t *Table) Init(owner Host, cfg queue.Config) {
 	p := owner.Place()
@@ -46,6 +49,8 @@ func (t *Table) Locked(f func()) {
 func (t *Table) Machine() *queue.Machine { return t.table }
 
 func (t *Table) host() Host { return t.owner }
+
+func (*Table) values() context.Context { return nobodys }
 
 func (t *Table) runtime() Runtime { return t.place.Runtime }
 
@@ -126,7 +131,7 @@ func (t *Table) read(a queue.Read) {
 	var err error
 	t.looked = t.runtime().Now().Clock
 	t.runtime().Ask(Request{
-		For: a, Context: context.Background(), Timeout: a.Timeout,
+		For: a, Context: nobodys, Timeout: a.Timeout,
 		Do:   func(ctx context.Context) { s, err = t.at.Look(ctx, a.Unless) },
 		Done: func() { t.Tell(layout.TableRead(s, err)) },
 	})
@@ -136,7 +141,7 @@ func (t *Table) write(a queue.Write) {
 	var v protocol.Version
 	var err error
 	t.runtime().Ask(Request{
-		For: a, Context: context.Background(), Timeout: a.Timeout,
+		For: a, Context: nobodys, Timeout: a.Timeout,
 		Do:   func(ctx context.Context) { v, err = t.at.Write(ctx, a) },
 		Done: func() { t.Tell(layout.TableWritten(v, err)) },
 	})
@@ -154,7 +159,7 @@ func (t *Table) watchSessions() {
 	})
 	for _, a := range awaits {
 		if !slices.ContainsFunc(t.watches, func(w watch) bool { return w.Await == a }) {
-			t.watches = append(t.watches, watch{a, t.reapers.join(context.Background(), a, t, t.looked, t.owner)})
+			t.watches = append(t.watches, watch{a, t.reapers.join(a, t, t.looked, t.owner)})
 		}
 	}
 }

@@ -58,7 +58,6 @@ func (e *Engine) initReaper(by Owner, seldom bool) {
 type lone struct {
 	Owner
 	engine Engine
-	ctx    context.Context // gives requests their values
 	done   func()
 }
 
@@ -67,9 +66,9 @@ type lone struct {
 // Requests get the values of ctx, but not its end. With it, package admin ends the sessions of dead
 // holders before it collects them (rule D8).
 func Reap(ctx context.Context, at Place, session string, cfg candidate.Config, done func()) (giveUp func()) {
-	l := &lone{Owner: Watcher(at, session, cfg), ctx: context.WithoutCancel(ctx), done: done}
+	l := &lone{Owner: Watcher(at, session, cfg), done: done}
 	l.engine.initReaper(l, false)
-	_ = l.engine.Acquire(l.ctx, candidate.Acquire{Wait: true}, nil, func() {}) // there is no session that could have ended
+	_ = l.engine.Acquire(ctx, candidate.Acquire{Wait: true}, nil, func() {}) // there is no session that could have ended
 	return l.engine.Cancel
 }
 
