@@ -28,8 +28,8 @@ type Table struct {
 	idle     []func() // called when no request is under way
 }
 
-// nobodys is the context of requests that serve all callers.
-var nobodys = context.Background()
+// noValues is the context of requests that serve all callers.
+var noValues = context.Background()
 
 // Init starts an engine with a new machine.
 func (t *Table) Init(owner Host, cfg queue.Config) {
@@ -50,7 +50,7 @@ func (t *Table) Machine() *queue.Machine { return t.table }
 
 func (t *Table) host() Host { return t.owner }
 
-func (*Table) values() context.Context { return nobodys }
+func (*Table) values() context.Context { return noValues }
 
 func (t *Table) runtime() Runtime { return t.place.Runtime }
 
@@ -131,7 +131,7 @@ func (t *Table) read(a queue.Read) {
 	var err error
 	t.looked = t.runtime().Now().Clock
 	t.runtime().Ask(Request{
-		For: a, Context: nobodys, Timeout: a.Timeout,
+		For: a, Context: noValues, Timeout: a.Timeout,
 		Do:   func(ctx context.Context) { s, err = t.at.Look(ctx, a.Unless) },
 		Done: func() { t.Tell(layout.TableRead(s, err)) },
 	})
@@ -141,7 +141,7 @@ func (t *Table) write(a queue.Write) {
 	var v protocol.Version
 	var err error
 	t.runtime().Ask(Request{
-		For: a, Context: nobodys, Timeout: a.Timeout,
+		For: a, Context: noValues, Timeout: a.Timeout,
 		Do:   func(ctx context.Context) { v, err = t.at.Write(ctx, a) },
 		Done: func() { t.Tell(layout.TableWritten(v, err)) },
 	})
