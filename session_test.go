@@ -731,6 +731,25 @@ func TestReleaseDenied(t *testing.T) {
 	})
 }
 
+// TestReleaseHasTheValuesOfItsLease: the release of a lease that did nothing for long is sent with the values of the
+// context of its acquisition.
+func TestReleaseHasTheValuesOfItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := &valued{Store: memstore.New(), seen: map[any]int{}}
+		a := startProcess(t, st, "a")
+		lease, err := a.lock("jobs/nightly").Acquire(context.WithValue(t.Context(), traceKey{}, "acquired"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		before := st.count("acquired")
+		if release(t, lease); before == 0 || st.count("acquired") <= before {
+			t.Errorf("of its requests, %d had the values before the release, and %d after it", before, st.count("acquired"))
+		}
+		a.end()
+	})
+}
+
 // TestElectionUnderASession: a follower learns of the leader's end from its session.
 func TestElectionUnderASession(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -605,6 +605,12 @@ func (v *valued) note(ctx context.Context) {
 	v.seen[ctx.Value(traceKey{})]++
 }
 
+func (v *valued) count(value any) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.seen[value]
+}
+
 func (v *valued) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	v.note(ctx)
 	return v.Store.Get(ctx, key, unless)

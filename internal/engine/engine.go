@@ -75,7 +75,8 @@ func (e *Engine) Enter() {
 	}
 	c := e.restored()
 	e.start(c, candidate.Config{})
-	e.active.leased, e.active.session, e.active.ctx = true, e.owner.Session(e.rest.Session()), e.owner.Context()
+	e.active.leased, e.active.session = true, e.owner.Session(e.rest.Session())
+	e.active.ctx = e.owner.Context()
 	e.rest = nil
 }
 

@@ -370,6 +370,19 @@ func TestShare(t *testing.T) {
 	if sorted(parts) != sorted(whole) {
 		t.Errorf("together the shares are\n%sand the whole is\n%s", parts, whole)
 	}
+	empty := false
+	for k := range 1000 {
+		code, out := mutate(t, dir, "-general", ".", "-list", "-share", fmt.Sprintf("%d/1000", k+1))
+		if empty = strings.Contains(out, "no mutation is in the share"); code != 0 {
+			t.Errorf("share %d of 1,000: exit code %d and %s", k+1, code, out)
+		}
+		if empty {
+			break
+		}
+	}
+	if !empty {
+		t.Error("no share of 1,000 is empty")
+	}
 	for _, part := range []string{"0/3", "4/3", "1/0", "x", ""} {
 		if code, out := mutate(t, dir, "-general", ".", "-list", "-share", part); code != 2 || !strings.Contains(out, "-share "+part) {
 			t.Errorf("%q: exit code %d and %s", part, code, out)

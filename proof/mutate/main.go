@@ -101,9 +101,14 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 	if err != nil {
 		return wrong(2, err)
 	}
-	tried := slices.DeleteFunc(slices.Clone(mutations), func(m *mutation) bool { return !match.MatchString(m.String()) || !in(m) })
-	if len(tried) == 0 {
+	matched := slices.DeleteFunc(slices.Clone(mutations), func(m *mutation) bool { return !match.MatchString(m.String()) })
+	if len(matched) == 0 {
 		return wrong(2, errors.New("no mutation is listed, or matches -run"))
+	}
+	tried := slices.DeleteFunc(matched, func(m *mutation) bool { return !in(m) })
+	if len(tried) == 0 { // names decide, so of many shares some are empty
+		_, _ = fmt.Fprintf(stdout, "no mutation is in the share %s\n", *part)
+		return 0
 	}
 	r := newReport(stdout, tried, *verbose)
 	if *list {
