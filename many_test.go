@@ -296,10 +296,10 @@ func TestAcquireAnyOfTheOthers(t *testing.T) {
 func TestAcquireAnyOfMany(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start := time.Now()
-		defer clock.Set(func() time.Duration {
+		t.Cleanup(clock.Set(func() time.Duration {
 			runtime.Gosched() // each looks at its new lease before any goes on
 			return time.Since(start) + time.Hour
-		})()
+		}))
 		for range 3 {
 			st := memstore.New()
 			a, b := startProcess(t, st, "a"), startProcess(t, st, "b")

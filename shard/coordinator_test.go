@@ -61,7 +61,7 @@ func TestNewCoordinatorSealsThePlan(t *testing.T) {
 func TestSuspendedCoordinatorWritesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start, slept := time.Now(), new(atomic.Int64)
-		defer clock.Set(func() time.Duration { return time.Since(start) + time.Hour + time.Duration(slept.Load()) })()
+		t.Cleanup(clock.Set(func() time.Duration { return time.Since(start) + time.Hour + time.Duration(slept.Load()) }))
 		f := settledFleet(t)
 		c := f.coordinator()
 		former := f.planToken()

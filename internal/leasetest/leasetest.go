@@ -36,9 +36,11 @@ func Bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		Slept.Store(0)
-		defer clock.Set(func() time.Duration {
+		// Until the last Cleanup has run: a clock that jumps while one of them closes a lock is
+		// no clock.
+		t.Cleanup(clock.Set(func() time.Duration {
 			return time.Since(start) + time.Duration(Slept.Load()) + time.Hour
-		})()
+		}))
 		LogByDefault(t, t.Output())
 		f(t)
 	})
