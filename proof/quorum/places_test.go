@@ -216,8 +216,9 @@ func voting(ctx context.Context, st *quorumstore.Store) error {
 	return err
 }
 
-// patience only bounds the wait for what never happens.
-const patience = time.Minute
+// patience only bounds the wait for what never happens. A quorum logs that a member fails once a
+// minute at most, and some conditions are such a message.
+const patience = 5 * time.Minute
 
 // until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
