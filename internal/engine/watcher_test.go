@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -34,17 +35,20 @@ func (v valued) Get(ctx context.Context, key string, unless store.Version) (*sto
 // TestReap: a session whose holder is gone is ended when it was waited out, and not before; done is called
 // once, also when the wait is given up, when the session is over already, and when that cannot be known.
 func TestReap(t *testing.T) {
-	const ttl = 15_000_000_000
+	const ttl = 15 * time.Second
+	const held = `{"format":1,"token":1,"state":"held","holder":"x","ttl_ms":15000,"write_id":"x.1","layout":"session"}`
 	for name, c := range map[string]struct {
 		body   string
+		beats  int           // of its holder, before that is gone
 		gives  bool          // up, at once
 		ended  bool          // the session is
 		lasted time.Duration // the wait, at least
 	}{
-		"gone":     {`{"format":1,"token":1,"state":"held","holder":"x","ttl_ms":15000,"write_id":"x.1","layout":"session"}`, false, true, protocol.Patience(ttl)},
-		"given up": {`{"format":1,"token":1,"state":"held","holder":"x","ttl_ms":15000,"write_id":"x.1","layout":"session"}`, true, false, 0},
-		"over":     {`{"format":1,"token":1,"state":"free","holder":"x","ttl_ms":15000,"write_id":"x.1","layout":"session"}`, false, true, 0},
-		"foreign":  {`no session`, false, false, 0},
+		"gone":       {held, 0, false, true, protocol.Patience(ttl)},
+		"gone later": {held, 2, false, true, 2*protocol.Renewal(ttl) + protocol.Patience(ttl)},
+		"given up":   {held, 0, true, false, 0},
+		"over":       {`{"format":1,"token":1,"state":"free","holder":"x","ttl_ms":15000,"write_id":"x.1","layout":"session"}`, 0, false, true, 0},
+		"foreign":    {`no session`, 0, false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leasetest.Bubble(t, func(t *testing.T) {
@@ -59,11 +63,21 @@ func TestReap(t *testing.T) {
 				giveUp := engine.Reap(ctx, at, "s", candidate.Config{TTL: ttl, Holder: "me"}, func() { close(done) })
 				cancel() // it does not end that
 				synctest.Wait()
+				for n := range c.beats {
+					time.Sleep(protocol.Renewal(ttl))
+					o, err := st.Store.Get(t.Context(), "s", "")
+					if err == nil {
+						_, err = st.Put(t.Context(), "s", []byte(strings.Replace(held, "x.1", fmt.Sprintf("x.%d", n+2), 1)), store.IfMatch(o.Version))
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
 				if c.gives {
 					giveUp()
 				}
 				<-done
-				if took := clock.Now() - start; took < c.lasted || took > c.lasted*3/2 {
+				if took := clock.Now() - start; took < c.lasted || took > c.lasted*4/3 {
 					t.Errorf("it took %v", took)
 				}
 				s, err := layout.Heartbeat{Store: st.Store, Key: "s"}.Look(t.Context(), "")
