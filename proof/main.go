@@ -37,7 +37,7 @@ var parts = []part{
 		short: words("go -C proof run ./mutate -share 1/12"),
 		long:  words("go -C proof run ./mutate"),
 	},
-	general("./internal/protocol", "1/4"),
+	general("./internal/protocol", "1/4", "./internal/protocol/candidate", "./internal/protocol/queue", "./internal/protocol/session"),
 	general("./internal/protocol/candidate", "1/40"),
 	general("./internal/protocol/queue", "1/10"),
 	general("./internal/protocol/session", "1/4"),
