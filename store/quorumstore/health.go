@@ -21,7 +21,7 @@ type health struct {
 type memberHealth struct {
 	err     error
 	since   time.Time
-	answers bool      // its marker was seen: it may have been missing before
+	answers bool      // its marker or an object of the quorum was seen: they may have been missing before
 	told    time.Time // when the logger last got that it fails
 	known   bool      // and has not got since that it answers again
 }
@@ -29,8 +29,8 @@ type memberHealth struct {
 // reminder is how long an unstable member is not logged again.
 const reminder = time.Minute
 
-// found records that a member has its marker: it has lost nothing, or was replaced. The request that
-// has shown it is noted next.
+// found records that a member has its marker, or an object of the quorum: it has lost nothing, or was
+// replaced. The request that has shown it is noted next.
 func (h *health) found(place string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -42,7 +42,7 @@ func (h *health) found(place string) {
 // note records how a request to a member has ended. Errors that are not the member's fault
 // count as success, for example the regular answers of a store: a key may be a directory if it
 // keeps files. A member that has lost its objects also gives regular
-// answers, so it is one until its marker is seen, whatever it says meanwhile.
+// answers, so it is one until its marker or an object is seen, whatever it says meanwhile.
 func (h *health) note(place string, err error) {
 	for _, fine := range []error{
 		store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict, store.ErrInvalid, context.Canceled,

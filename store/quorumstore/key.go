@@ -111,7 +111,9 @@ func (k *key) get(a register.Get) {
 		switch {
 		case err == nil:
 			ev.At, ev.Old = string(o.Version), k.view.old(a.Member, o.LastModified)
-			ev.Acceptor, ev.Err = register.Decode(k.view.cfg.Quorum, o.Body)
+			if ev.Acceptor, ev.Err = register.Decode(k.view.cfg.Quorum, o.Body); ev.Err == nil {
+				k.view.s.health.found(k.view.cfg.Members[a.Member].Place)
+			}
 		case errors.Is(err, store.ErrNotModified):
 			ev.Same = true
 		case errors.Is(err, store.ErrNotExist):
