@@ -43,3 +43,14 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 }
+
+// Without a Logger, what no answer tells goes to the default one.
+func TestLogsByDefault(t *testing.T) {
+	s, err := New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.log != slog.Default() {
+		t.Errorf("it logs to %v", s.log)
+	}
+}
