@@ -84,23 +84,3 @@ func jsonError(status int, reason, message string) string {
 func text(status int, message string) string {
 	return wiretest.Raw(status, "Content-Type: text/html; charset=UTF-8\r\nX-Guploader-Uploadid: 4711\r\n", message)
 }
-
-// TestConditionsAreSent: each write that has a condition sends it. The conformance suite runs none of DeleteIf.
-func TestConditionsAreSent(t *testing.T) {
-	for name, tt := range map[string]struct {
-		op   string
-		do   func(*gcsstore.Store) error
-		want string
-	}{
-		"create":   {"put", func(st *gcsstore.Store) error { return operations["create"](t.Context(), st) }, "0"},
-		"update":   {"put", func(st *gcsstore.Store) error { return operations["update"](t.Context(), st) }, "1"},
-		"DeleteIf": {"delete", func(st *gcsstore.Store) error { return st.DeleteIf(t.Context(), "k", "7") }, "7"},
-		"Delete":   {"delete", func(st *gcsstore.Store) error { return st.Delete(t.Context(), "k") }, ""},
-	} {
-		st, server := faulty(t, wiretest.Raw(412, "", ""), wiretest.Hang)
-		wiretest.CheckError(t, tt.op, tt.do(st), store.ErrPrecondition)
-		if seen := server.Seen(); len(seen) != 1 || seen[0].URL.Query().Get("ifGenerationMatch") != tt.want {
-			t.Errorf("%s: %d requests, the first for %v, want the generation %q", name, len(seen), seen[0].URL, tt.want)
-		}
-	}
-}
