@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -294,5 +296,159 @@ func TestBodies(t *testing.T) {
 		if relations[r] < 200 {
 			t.Errorf("of 2000 bodies: %v", relations)
 		}
+	}
+}
+
+// TestBodyShapes: bodies are JSON like records, of the size that is asked for, and a changed one differs where it should.
+func TestBodyShapes(t *testing.T) {
+	t.Parallel()
+	s := surveyed(t, few)
+	for _, c := range []struct{ most, least int }{{100, leastBody}, {400, leastBody}, {401, 376}, {2048, 1920}, {store.MaxBody, store.MaxBody - store.MaxBody/16}} {
+		if got := least(c.most); got != c.least {
+			t.Errorf("of up to %d bytes the least has %d", c.most, got)
+		}
+	}
+	if leastBody != 63 {
+		t.Errorf("the smallest body has %d bytes", leastBody)
+	}
+	for _, size := range []int{0, leastBody, leastBody + 1, 400, 2048} {
+		b := s.bodyOf(size)
+		var record map[string]string
+		if err := json.Unmarshal(b, &record); err != nil || len(b) != max(size, leastBody) || len(record["leasehold-probe"]) != 32 || strings.Trim(record["pad"], "x") != "" {
+			t.Errorf("of %d bytes: %q, %v", size, b, err)
+		}
+	}
+	seen := map[int]bool{}
+	for range 1000 {
+		seen[between(3, 5)] = true
+	}
+	if len(seen) != 3 || !seen[3] || !seen[4] || !seen[5] || between(7, 7) != 7 || between(7, 6) != 7 || between(7, 0) != 7 {
+		t.Errorf("from 3 to 5 are %v", seen)
+	}
+	was := s.bodyOf(leastBody)
+	at := map[int]map[int]bool{}
+	for place := range places {
+		at[place] = map[int]bool{}
+		for range []int{atStart: 300, atEnd: 300, anywhere: 2000, swapped: 300}[place] {
+			b := s.changed(was, place)
+			var differ []int
+			for i := range b {
+				if b[i] != was[i] {
+					differ = append(differ, i)
+				}
+			}
+			if want := map[bool]int{true: 2, false: 1}[place == swapped]; len(differ) != want || len(b) != len(was) {
+				t.Fatalf("changed in place %d, they differ at %d", place, differ)
+			}
+			if i := differ[len(differ)-1]; place == swapped && (b[differ[0]] != was[i] || b[i] != was[differ[0]]) {
+				t.Fatalf("%q is no swap of %q", b, was)
+			}
+			at[place][differ[0]] = true
+		}
+	}
+	for i := range was {
+		if at[atStart][i] != (i < 8) || at[atEnd][i] != (i >= leastBody-8) || !at[anywhere][i] {
+			t.Errorf("byte %d is changed: at the start %t, at the end %t, anywhere %t", i, at[atStart][i], at[atEnd][i], at[anywhere][i])
+		}
+	}
+	same := bytes.Repeat([]byte("x"), 10)
+	if b := s.changed(same, swapped); bytes.Equal(b, same) {
+		t.Error("where all bytes are the same, nothing is changed")
+	}
+}
+
+// TestBodyOver: a body that is written over another is shorter, longer or as long, and often the same but for a byte.
+func TestBodyOver(t *testing.T) {
+	t.Parallel()
+	s := surveyed(t, few)
+	const most, times = leastBody + 4, 2000
+	for _, c := range []struct {
+		was                   int
+		shorter, same, longer bool
+		sizes                 []int // that there must be
+	}{
+		{leastBody + 2, true, true, true, []int{0, 1, 2, 3, 4}},
+		{leastBody, false, true, true, []int{0, 1, 2, 3, 4}},
+		{most, true, true, false, []int{0, 1, 2, 3, 4}},
+		{leastBody - 1, false, false, true, []int{0, 1, 2, 3, 4}},
+		{most + 1, true, false, false, []int{0, 1, 2, 3, 4}},
+	} {
+		var shorter, same, longer, alike int
+		sizes := map[int]bool{}
+		was := bytes.Repeat([]byte("x"), c.was)
+		if c.was >= leastBody {
+			was = s.bodyOf(c.was)
+		}
+		for range times {
+			b := s.bodyOver(was, most)
+			switch {
+			case len(b) < leastBody, len(b) > most:
+				t.Fatalf("over %d bytes: %d", c.was, len(b))
+			case len(b) < len(was):
+				shorter++
+			case len(b) > len(was):
+				longer++
+			default:
+				same++
+				if differences(b, was) <= 2 {
+					alike++
+				}
+			}
+			sizes[len(b)-leastBody] = true
+		}
+		if (shorter > times/10) != c.shorter || (longer > times/10) != c.longer || (same > times/2) != c.same || c.same && alike < times*4/10 {
+			t.Errorf("over %d bytes, %d are shorter, %d longer, %d as long, %d of them alike", c.was, shorter, longer, same, alike)
+		}
+		for _, n := range c.sizes {
+			if !sizes[n] {
+				t.Errorf("over %d bytes none has %d", c.was, leastBody+n)
+			}
+		}
+	}
+}
+
+func differences(a, b []byte) (n int) {
+	for i := range a {
+		if a[i] != b[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// TestBodyBook: a body that is read must be one that was written, and that of its version.
+func TestBodyBook(t *testing.T) {
+	t.Parallel()
+	s := surveyed(t, few)
+	one, two := s.bodyOf(100), s.bodyOf(120)
+	s.bodies.wrote("k", "1", one)
+	s.bodies.wrote("k", "2", two)
+	for _, c := range []struct {
+		key    string
+		v      store.Version
+		body   []byte
+		spoilt int
+		first  string
+	}{
+		{"k", "2", two, 0, ""},
+		{"k", "1", one, 0, ""}, // of a version that was there before, nothing is known
+		{"k", "1", two, 0, ""},
+		{"other", "2", one, 0, ""},
+		{"k", "2", one, 1, "it was another body than was written as version 2"},
+		{"k", "2", two[:50], 2, "it was another body than was written as version 2"},
+		{"other", "2", nil, 3, "it was another body than was written as version 2"},
+	} {
+		s.bodies.saw(&store.Object{Version: c.v, Body: c.body}, c.key)
+		if s.bodies.spoiled != c.spoilt || s.bodies.first != c.first {
+			t.Errorf("%+v: %d are spoilt: %s", c, s.bodies.spoiled, s.bodies.first)
+		}
+	}
+	if result, detail, err := s.wholeBodies(); result != Bad || detail != "3 of 7 bodies were not as they were written; of the first, it was another body than was written as version 2" || err != nil {
+		t.Errorf("%s, %s, %v", result, detail, err)
+	}
+	s = surveyed(t, few)
+	s.bodies.saw(&store.Object{Body: []byte("abc")}, "k")
+	if result, detail, err := s.wholeBodies(); result != Bad || detail != "1 of 1 bodies were not as they were written; of the first, it had 3 bytes, which are not what was written" || err != nil {
+		t.Errorf("%s, %s, %v", result, detail, err)
 	}
 }

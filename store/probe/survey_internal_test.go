@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -349,3 +350,61 @@ type refusing struct {
 }
 
 func (r refusing) Overwrite(context.Context, string, []byte) error { return r.err }
+
+// unpurged is a store that fails to delete past versions.
+type unpurged struct {
+	inspected
+	err error
+}
+
+func (u *unpurged) Inspect() store.Inspection                  { return u }
+func (u *unpurged) Purge(context.Context, string) (int, error) { return 1, u.err }
+
+// TestTry: an answer that contradicts those before it is bad, unless nothing was written, or its object was replaced.
+func TestTry(t *testing.T) {
+	t.Parallel()
+	gone := &store.Error{Op: "get", Kind: store.ErrNotExist}
+	for _, c := range []struct {
+		err    error
+		wrote  bool
+		retire bool
+		want   Finding
+		failed bool
+	}{
+		{nil, true, true, Finding{Result: Note, Detail: "done"}, false},
+		{gone, true, false, Finding{Result: Bad, Detail: `an answer contradicts those before it: get "": object does not exist`}, false},
+		{gone, false, false, Finding{Result: Unknown, Detail: `get "": object does not exist`}, true},
+		{gone, true, true, Finding{Result: Unknown, Detail: "too many writes had no answer"}, false},
+		{gone, false, true, Finding{Result: Unknown, Detail: "too many writes had no answer"}, false},
+		{errNoBudget, true, true, Finding{Result: Unknown, Detail: errNoBudget.Error()}, true},
+	} {
+		s := surveyed(t, few)
+		s.wrote = c.wrote
+		s.retire("before")
+		f, err := s.try(experiment{name: "this", uses: byList, run: func(s *survey) (Result, string, error) {
+			if c.retire {
+				s.retire("a")
+			}
+			return Note, "done", c.err
+		}})
+		c.want.Name, c.want.Uses = "this", byList
+		if fmt.Sprintf("%+v", f) != fmt.Sprintf("%+v", c.want) || (err != nil) != c.failed {
+			t.Errorf("%v: %+v, %v", c.err, f, err)
+		}
+	}
+}
+
+// TestFaultsCountWhateverEnds: a fault that an experiment has seen counts if the probe ends meanwhile; what else it says does not.
+func TestFaultsCountWhateverEnds(t *testing.T) {
+	t.Parallel()
+	for _, result := range []Result{OK, Note, Unknown, Bad} {
+		s := surveyed(t, few)
+		ctx, end := context.WithCancel(t.Context())
+		s.ctx = ctx //nolint:fatcontext // of this survey alone
+		s.experiments = []experiment{{name: "this", run: func(*survey) (Result, string, error) { end(); return result, "seen", nil }}, {name: "next"}}
+		err := s.run()
+		if told := len(s.report.Findings) > 0; told != (result == Bad) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %+v, %v", result, s.report.Findings, err)
+		}
+	}
+}

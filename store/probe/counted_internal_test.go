@@ -374,3 +374,25 @@ func TestProbeCountsPurges(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingIsSentBeyond: a request that must not be sent reaches no store.
+func TestNothingIsSentBeyond(t *testing.T) {
+	t.Parallel()
+	c := &counter{Store: memstore.New()}
+	s, err := newSurvey(t.Context(), c, few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.report.Limit = s.reserve
+	_, get := s.read(s.a, "a", "")
+	_, put := s.write(s.a, "a", s.body(), store.IfAbsent())
+	_, list := s.list(s.a, "a", "")
+	for _, err := range []error{get, put, list, s.remove(s.a, "a"), s.deleteIf("a", "1")} {
+		if !errors.Is(err, errNoBudget) {
+			t.Error(err)
+		}
+	}
+	if n := c.calls.Load(); n > 0 || s.report.Requests.Total() > 0 || s.report.Sent > 0 {
+		t.Errorf("%d requests were sent: %+v, %d bytes", n, s.report.Requests, s.report.Sent)
+	}
+}

@@ -4,12 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"hash/crc32"
+	"iter"
 	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/leasehold/leasehold/internal/brokenstore"
 	"github.com/leasehold/leasehold/store"
@@ -388,4 +395,377 @@ func (l lie) refused(t *testing.T, r *Report) {
 			}
 		}
 	}
+}
+
+// renamed takes each key for another one, as a server does that cuts keys off or cleans them.
+func renamed(name func(string) string) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		// It remembers how a key was first written, and lists it so.
+		var as sync.Map
+		under := func(key string) string {
+			as.LoadOrStore(name(key), key)
+			return name(key)
+		}
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			return b.Store.Get(ctx, name(key), unless)
+		}
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			return b.Store.Put(ctx, under(key), body, only)
+		}
+		b.OnDelete = func(ctx context.Context, key string) error { return b.Store.Delete(ctx, name(key)) }
+		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+			return func(yield func(store.Entry, error) bool) {
+				var all []store.Entry
+				for e, err := range b.Store.List(ctx, "", "") {
+					if err != nil {
+						yield(e, err)
+						return
+					}
+					if key, ok := as.Load(e.Key); ok {
+						e.Key = key.(string) //nolint:errcheck,forcetypeassert // all of them are
+					}
+					if strings.HasPrefix(e.Key, prefix) && e.Key > after {
+						all = append(all, e)
+					}
+				}
+				slices.SortFunc(all, func(a, b store.Entry) int { return strings.Compare(a.Key, b.Key) })
+				for _, e := range all {
+					if !yield(e, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// cutAt keeps so many bytes of a key.
+func cutAt(n int) func(string) string {
+	return func(key string) string {
+		for cut := min(n, len(key)); ; cut-- {
+			if utf8.ValidString(key[:cut]) && !strings.HasSuffix(key[:cut], "/") {
+				return key[:cut]
+			}
+		}
+	}
+}
+
+// overlooks carries out writes of some keys without their conditions, those of a kind.
+func overlooks(key func(string) bool, kind func(store.Condition) bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		b.OnPut = func(ctx context.Context, k string, body []byte, only store.Condition) (*store.Object, error) {
+			if key(k) && kind(only) {
+				return b.Force(ctx, k, body)
+			}
+			return b.Store.Put(ctx, k, body, only)
+		}
+	}
+}
+
+func longer(than int) func(string) bool { return func(key string) bool { return len(key) > than } }
+func deeper(than int) func(string) bool {
+	return func(key string) bool { return strings.Count(key, "/") > than }
+}
+
+func foreign(key string) bool {
+	return strings.ContainsFunc(key, func(r rune) bool { return r >= utf8.RuneSelf })
+}
+
+// crowded keeps no condition of a kind while more than so many writes are under way.
+func crowded(than int64, kind func(store.Condition) bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		var underway atomic.Int64
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			now := underway.Add(1)
+			time.Sleep(time.Millisecond)
+			defer underway.Add(-1)
+			if now > than && kind(only) {
+				return b.Force(ctx, key, body)
+			}
+			return b.Store.Put(ctx, key, body, only)
+		}
+	}
+}
+
+// jumps lets the date of one answer in so many jump.
+func jumps(of int, by time.Duration, change func(o *store.Object, by time.Duration)) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			time.Sleep(time.Millisecond)
+			o, err := b.Store.Get(ctx, key, unless)
+			if o != nil && chance(of) {
+				change(o, by)
+			}
+			return o, err
+		}
+	}
+}
+
+// haunted shows what was deleted once more: the state before the last one, or the last, in one
+// read of so many.
+func haunted(of int, before bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		var mu sync.Mutex
+		past, ghosts := map[string]*store.Object{}, map[string]*store.Object{}
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			was, _ := b.Store.Get(ctx, key, "")
+			o, err := b.Store.Put(ctx, key, body, only)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				past[key] = was
+				delete(ghosts, key)
+			}
+			return o, err
+		}
+		b.OnDelete = func(ctx context.Context, key string) error {
+			ghost, _ := b.Store.Get(ctx, key, "")
+			mu.Lock()
+			defer mu.Unlock()
+			if before {
+				ghost = past[key]
+			}
+			if ghost != nil {
+				ghosts[key] = ghost
+			}
+			return b.Store.Delete(ctx, key)
+		}
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			o, err := b.Store.Get(ctx, key, unless)
+			mu.Lock()
+			defer mu.Unlock()
+			ghost := ghosts[key]
+			if !errors.Is(err, store.ErrNotExist) || ghost == nil || !chance(of) {
+				return o, err
+			}
+			if unless == ghost.Version {
+				return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
+			}
+			again := *ghost
+			again.Date = time.Now()
+			return &again, nil
+		}
+	}
+}
+
+// unlisted shows what was deleted in one listing of so many.
+func unlisted(of int) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		var mu sync.Mutex
+		gone := map[string]store.Entry{}
+		b.OnDelete = func(ctx context.Context, key string) error {
+			if o, err := b.Store.Get(ctx, key, ""); err == nil {
+				mu.Lock()
+				gone[key] = store.Entry{Key: key, Version: o.Version}
+				mu.Unlock()
+			}
+			return b.Store.Delete(ctx, key)
+		}
+		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+			return func(yield func(store.Entry, error) bool) {
+				all := map[string]store.Entry{}
+				for e, err := range b.Store.List(ctx, prefix, after) {
+					if err != nil {
+						yield(e, err)
+						return
+					}
+					all[e.Key] = e
+				}
+				mu.Lock()
+				for key, e := range gone {
+					if _, there := all[key]; !there && strings.HasPrefix(key, prefix) && key > after && chance(of) {
+						all[key] = e
+					}
+				}
+				mu.Unlock()
+				for _, key := range slices.Sorted(mapKeys(all)) {
+					if !yield(all[key], nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// remembers carries out a write that names a version, without its condition, where takes says so of what was
+// written before: keys and versions.
+func remembers(takes func(key string, past []string, v string) bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		var mu sync.Mutex
+		var past []string
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (o *store.Object, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if updates(only) && takes(key, past, string(only.Match())) {
+				o, err = b.Force(ctx, key, body)
+			} else {
+				o, err = b.Store.Put(ctx, key, body, only)
+			}
+			if err == nil {
+				past = append(past[max(0, len(past)-200):], key+" "+string(o.Version))
+			}
+			return o, err
+		}
+	}
+}
+
+// versioned names the state of an object by its body.
+func versioned(name func(body []byte) string) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		var mu sync.Mutex
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			o, err := b.Store.Get(ctx, key, "")
+			if there := err == nil; there == only.Absent() || there && name(o.Body) != string(only.Match()) {
+				return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
+			}
+			if o, err = b.Force(ctx, key, body); err == nil {
+				o.Version = store.Version(name(body))
+			}
+			return o, err
+		}
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			o, err := b.Store.Get(ctx, key, "")
+			if err != nil {
+				return nil, err
+			}
+			if o.Version = store.Version(name(o.Body)); o.Version == unless {
+				return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
+			}
+			return o, nil
+		}
+		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+			return func(yield func(store.Entry, error) bool) {
+				for e, err := range b.Store.List(ctx, prefix, after) {
+					if o, getErr := b.Store.Get(ctx, e.Key, ""); getErr == nil {
+						e.Version = store.Version(name(o.Body))
+					}
+					if !yield(e, err) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func mapKeys[V any](m map[string]V) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for key := range m {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+var composed = strings.NewReplacer("e\u0301", "\u00e9", "\u212b", "\u00c5")
+
+func dateJumps(o *store.Object, by time.Duration)  { o.Date = o.Date.Add(by) }
+func writeJumps(o *store.Object, by time.Duration) { o.LastModified = o.LastModified.Add(-by) }
+
+var startsFast = []string{useFastStart}
+
+// moreLies are about keys, many requests at a time, times and what is deleted.
+var moreLies = []lie{
+	{"keeps conditions while 16 writes are under way", crowded(16, anyWrite), locks, "fast start", []string{crowdCreate}},
+	{"keeps conditions while 100 writes are under way", crowded(100, anyWrite), locks, "fast start", []string{crowdCreate}},
+	{"keeps conditions of creates while 64 writes are under way", crowded(64, store.Condition.Absent), locks, "fast start", []string{crowdCreate}},
+	{"keeps conditions of updates while 64 writes are under way", crowded(64, updates), swaps, "epochs", []string{crowdUpdate}},
+
+	{"dates one answer in 100 a minute later", jumps(100, time.Minute, dateJumps), startsFast, "object", []string{tellsAge}},
+	{"dates one answer in 300 two minutes later", jumps(300, 2*time.Minute, dateJumps), startsFast, "object", []string{tellsAge}},
+	{"dates one answer in 100 a minute earlier", jumps(100, -time.Minute, dateJumps), startsFast, "object", []string{tellsAge}},
+	{"shows one object in 100 a minute older", jumps(100, time.Minute, writeJumps), startsFast, "object", []string{tellsAge}},
+
+	{"keeps no condition of keys over 200 bytes", overlooks(longer(200), anyWrite), locks, "fast start", []string{oddKeys}},
+	{"keeps no condition of keys over 700 bytes", overlooks(longer(700), anyWrite), locks, "fast start", []string{oddKeys}},
+	{"keeps no condition of keys from 255 to 511 bytes", overlooks(func(key string) bool { return len(key) > 255 && len(key) < 512 }, anyWrite), locks, "fast start", []string{oddKeys}},
+	{"keeps no condition of updates of keys over 500 bytes", overlooks(longer(500), updates), swaps, "epochs", []string{oddUpdates}},
+	{"keeps no condition of keys over 20 deep", overlooks(deeper(20), anyWrite), locks, "fast start", []string{oddKeys}},
+	{"keeps no condition of keys beyond ASCII", overlooks(foreign, anyWrite), locks, "fast start", []string{oddKeys}},
+	{"cuts keys at 200 bytes", renamed(cutAt(200)), locks, "fast start", []string{oddKeys}},
+	{"cuts keys at 255 bytes", renamed(cutAt(255)), locks, "fast start", []string{oddKeys}},
+	{"cuts keys at 767 bytes", renamed(cutAt(767)), locks, "fast start", []string{oddKeys}},
+	{"takes upper case for lower", renamed(strings.ToLower), locks, "fast start", []string{oddKeys}},
+	{"composes letters", renamed(composed.Replace), locks, "fast start", []string{oddKeys}},
+	{"drops dots at the end", renamed(func(key string) string { return strings.TrimRight(key, ".") }), locks, "fast start", []string{oddKeys}},
+	{"drops dots before a slash", renamed(func(key string) string {
+		for strings.Contains(key, "./") {
+			key = strings.ReplaceAll(key, "./", "/")
+		}
+		return strings.ReplaceAll(key, "//", "/")
+	}), locks, "fast start", []string{oddKeys}},
+	{"drops spaces at the end", renamed(func(key string) string { return strings.TrimRight(key, " ") }), locks, "fast start", []string{oddKeys}},
+	{"decodes twice", renamed(func(key string) string { return strings.NewReplacer("%2F", "/", "%41", "A").Replace(key) }), locks, "fast start", []string{oddKeys}},
+	{"ends a key at a question mark", renamed(func(key string) string { key, _, _ = strings.Cut(key, "?"); return key }), locks, "fast start", []string{oddKeys}},
+	{"takes all marks for underscores", renamed(func(key string) string { return strings.NewReplacer(" ", "_", "+", "_", "-", "_").Replace(key) }), locks, "fast start", nil},
+	{"lists no keys over 300 bytes", func(b *brokenstore.Store, _ func(int) bool) {
+		brokenstore.ListThen(func(all []store.Entry) []store.Entry {
+			return slices.DeleteFunc(all, func(e store.Entry) bool { return len(e.Key) > 300 })
+		})(b)
+	}, []string{"epochs", "epochs+if-match", "fencelog.Log"}, "object", []string{oddLists}},
+
+	{"deletes all keys that begin as the deleted one", func(b *brokenstore.Store, _ func(int) bool) {
+		b.OnDelete = func(ctx context.Context, key string) error {
+			for e, err := range b.Store.List(ctx, key, "") {
+				if err != nil {
+					return err
+				}
+				_ = b.Store.Delete(ctx, e.Key)
+			}
+			return nil
+		}
+	}, locks, "", []string{oddKeys}},
+	{"takes marks of a prefix for wildcards", func(b *brokenstore.Store, _ func(int) bool) {
+		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+			return func(yield func(store.Entry, error) bool) {
+				like := regexp.MustCompile("^" + strings.NewReplacer("_", ".", "%", ".*").Replace(regexp.QuoteMeta(prefix)))
+				for e, err := range b.Store.List(ctx, "", after) {
+					if (err != nil || like.MatchString(e.Key)) && !yield(e, err) {
+						return
+					}
+				}
+			}
+		}
+	}, []string{"epochs", "fencelog.Log"}, "object", []string{canList}},
+	{"takes versions that are long gone", remembers(func(key string, past []string, v string) bool {
+		at := slices.Index(past, key+" "+v)
+		return at >= 0 && len(slices.DeleteFunc(slices.Clone(past[at:]), func(s string) bool { return !strings.HasPrefix(s, key+" ") })) > 4
+	}), swaps, "epochs", []string{updateStale}},
+	{"takes versions of other objects", remembers(func(key string, past []string, v string) bool {
+		return slices.ContainsFunc(past, func(s string) bool { return strings.HasSuffix(s, " "+v) && !strings.HasPrefix(s, key+" ") })
+	}), swaps, "epochs", nil},
+	{"has versions of one byte", versioned(func(body []byte) string { return fmt.Sprint(crc32.ChecksumIEEE(body) % 256) }), swaps, "", []string{allCreates}},
+	{"has versions of the first 300 bytes", versioned(func(body []byte) string { return fmt.Sprint(crc32.ChecksumIEEE(body[:min(300, len(body))])) }), swaps, "", []string{newVersions}},
+	{"keeps conditions between two rivals only", func(b *brokenstore.Store, _ func(int) bool) {
+		var mu sync.Mutex
+		rivals := map[string]int{}
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			mu.Lock()
+			rivals[key]++
+			third := rivals[key] > 2
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			defer func() {
+				mu.Lock()
+				rivals[key]--
+				mu.Unlock()
+			}()
+			if third {
+				return b.Force(ctx, key, body)
+			}
+			return b.Store.Put(ctx, key, body, only)
+		}
+	}, locks, "fast start", []string{crowdCreate}},
+
+	{"shows what was deleted to one read in ten", haunted(10, false), locks, "fast start", nil},
+	{"shows what was before what was deleted", haunted(1, true), locks, "fast start", []string{readsDeleted}},
+	{"shows what was deleted to one read in 20", haunted(20, false), locks, "fast start", nil},
+	{"lists one deleted object in five", unlisted(5), []string{"epochs", "fencelog.Log"}, "object", []string{allLists}},
+	{"shows one read in 100 what was before", stale(100, false), locks, "", []string{allReads}},
+	{"overlooks the condition of one create in 50", sometimes(50, store.Condition.Absent), locks, "", []string{allCreates}},
+	{"overlooks the condition of one update in 50", sometimes(50, updates), swaps, "", []string{allUpdates}},
 }
