@@ -38,7 +38,6 @@ func (t *Machine) watch(now protocol.Now) {
 		// died, the first one's end makes the next waiter the head, which would begin to wait for the other's then.
 		if !late && near && i < len(t.table.Holders) && together(t.table, i) {
 			late = !t.await(t.table.Holders[i].Session, false, false, now)
-			doubt = true
 		}
 		for _, h := range t.table.Holders {
 			if late {
