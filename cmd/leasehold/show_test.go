@@ -352,7 +352,7 @@ func TestShowProcesses(t *testing.T) { //nolint:paralleltest // a signal comes t
 		shows   string // a pattern
 		says    int    // how many candidates
 	}{
-		"without a page":     {ends: two, shows: `^Five candidates for one lock, in a bucket on http://127\.0\.0\.1:\d+\. TTL 3s\.\n\n  0\.\d s  five processes start: leasehold elect --ttl 3s … -- CMD\n$`, says: 5},
+		"without a page":     {ends: two, shows: `^Five candidates for one lock, in a bucket on http://127\.0\.0\.1:\d+\. TTL 3s\.\n\n +\d+\.\d s  five processes start: leasehold elect --ttl 3s … -- CMD\n$`, says: 5},
 		"with a page":        {page: "127.0.0.1:9", serve: `echo "leasehold: few files" >&2; echo "leasehold: told $*: on http://127.0.0.1:9" >&2; echo on http://x >&2; echo on http://x >&2; exec sleep 1000`, ends: two, shows: `^The page is at http://127\.0\.0\.1:9/ui/\nFive candidates for `, says: 5},
 		"a page that fails":  {page: "127.0.0.1:9", serve: `echo "leasehold: told $*" >&2; echo "leasehold: no" >&2; exit 1`, ends: `exit code 70: the page cannot be shown: told serve --http 127\.0\.0\.1:9 --every 1s s3://demo\?endpoint=http://127\.0\.0\.1:\d+; no`},
 		"no program":         {none: true, ends: `exit code 70: fork/exec .*none: no such file or directory`},
