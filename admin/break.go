@@ -129,7 +129,7 @@ func BreakSeat(ctx context.Context, st store.Store, key string, token leasehold.
 
 // tableEntry returns the entry for a table that was read or written.
 func tableEntry(key string, t record.Table, v protocol.Version) Entry {
-	return entryOf(key, layout.Snapshot{Exists: true, Record: layout.RecordOf(t), Version: v, Table: &t})
+	return entryOf(key, layout.Snapshot{Record: layout.RecordOf(t), Version: v, Table: &t})
 }
 
 // broken returns the write that frees s.

@@ -94,7 +94,7 @@ func newEnd(lock *leasehold.Lock) end {
 }
 
 func (e *end) place() candidate.Place {
-	return candidate.Place{Exists: e.at.Exists, Record: e.at.Record, Version: e.at.Version}
+	return candidate.Place{Exists: e.at.Exists, Record: e.at.Record}
 }
 
 // look reads the lock. A sealed or closed lock is not an error here.
@@ -110,12 +110,13 @@ func (e *end) look(ctx context.Context) error {
 	return nil
 }
 
+// write writes the lock, which must be known, and knows what it has written.
 func (e *end) write(ctx context.Context, w candidate.Write) error {
 	s, err := e.Layout.Write(ctx, w)
 	if err != nil {
 		return root.Explain(e.lock, err)
 	}
-	e.at, e.known = s, true
+	e.at = s
 	return nil
 }
 
@@ -221,7 +222,6 @@ func (m *mover) final(err error) bool {
 // arrived returns the state of the new location. Another mover may have opened it, and others
 // may have used it since.
 func (m *mover) arrived(ctx context.Context) (leasehold.Info, error) {
-	m.move.Lease = nil
 	if m.new.at.Record.Move.To != "" { // the lock has moved on since
 		_, info, err := root.Look(ctx, m.new.lock)
 		return info, err

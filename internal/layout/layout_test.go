@@ -484,7 +484,7 @@ func (s *timeless) Get(ctx context.Context, key string, unless store.Version) (*
 func seal(t *testing.T, l layout.Layout, over layout.Snapshot) layout.Snapshot {
 	t.Helper()
 	m := candidate.Move{From: "here", To: "there"}
-	r := m.Sealed(candidate.Place{Exists: true, Record: over.Record, Version: over.Version}, "m.1", time.Now())
+	r := m.Sealed(candidate.Place{Exists: true, Record: over.Record}, "m.1", time.Now())
 	s, err := l.Write(t.Context(), candidate.Write{Op: candidate.Free, Record: r, Expect: over.Version})
 	if err != nil {
 		t.Fatal(err)

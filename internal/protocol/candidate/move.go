@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -22,9 +21,8 @@ var (
 // A Place is what a read showed of a move's old or new object. A move remembers nothing else: a
 // run on another machine starts with two reads.
 type Place struct {
-	Exists  bool
-	Record  record.Record // its Move says whether it is sealed or closed
-	Version protocol.Version
+	Exists bool
+	Record record.Record // its Move says whether it is sealed or closed
 }
 
 // A Move takes a lock from one place to another. It is pure: the two places, and whether the

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
@@ -90,7 +89,7 @@ func place(o object) candidate.Place {
 	case isClosed:
 		r.Move.From = oldPlace
 	}
-	return candidate.Place{Exists: true, Record: r, Version: protocol.Version(writeID(o))}
+	return candidate.Place{Exists: true, Record: r}
 }
 
 func writeID(o object) string { return writeIDOf(o.version) }
@@ -403,7 +402,7 @@ func TestNextOfAMove(t *testing.T) {
 func TestRecordsOfAMove(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	old := candidate.Place{Exists: true, Version: "v", Record: record.Record{
+	old := candidate.Place{Exists: true, Record: record.Record{
 		Token: 70, Held: true, Holder: "mover", TTL: time.Minute, WriteID: "a.3", Successor: "next", Layout: "epochs", Epoch: 70, Previous: 60,
 		Rest: &record.Rest{Milliseconds: 5, WriteID: "a.3"}, AcquiredAt: at, Term: 9, TermToken: 70, History: []byte(`[1]`), Meta: map[string]string{"a": "b"},
 	}}
