@@ -198,6 +198,12 @@ func (m *mover) take(ctx context.Context) error {
 		return &untaken{err}
 	}
 	if m.lease, err = lease.Detach(ctx); err != nil {
+		if lease.Err() == nil { // it cannot be detached at all, and nobody else would release it
+			last, cancel := lock.Last(ctx)
+			defer cancel()
+			_ = lease.Release(last) // if this fails, others wait for its TTL
+			err = &untaken{err}
+		}
 		return err
 	}
 	proof := root.Proof(m.lease)
@@ -205,8 +211,8 @@ func (m *mover) take(ctx context.Context) error {
 	return nil
 }
 
-// untaken is the reason why the lock was not acquired. It is not retried, because acquiring
-// retries by itself.
+// untaken is the reason why the lock was not acquired, or its lease is of no use. It is not
+// retried, because acquiring retries by itself.
 type untaken struct{ error }
 
 func (e *untaken) Unwrap() error { return e.error }
