@@ -34,7 +34,7 @@ func TestEveryLayout(t *testing.T) {
 	leasetest.EveryLayout(t, []func(*testing.T){
 		TestInitWhoseAnswerIsLost, TestBreak, TestBreakOfAnother, TestBreakIsOvertaken, TestBreakLooksAtTheToken, TestBreakUnderASession,
 		TestInspect, TestInspectUnderASession, TestHistoryIsDocumented, TestWatchIsDocumented, TestList, TestListUnderSessions, TestHistory, TestLongHistory, TestHistoryOfOneProcess, TestHistoryUnderASession, TestCollect, TestCollectSessions,
-		TestMove, TestMoveCosts, TestMoveInterrupted, TestMoveContended,
+		TestMove, TestMoveInterrupted, TestMoveContended,
 	})
 }
 

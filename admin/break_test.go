@@ -202,6 +202,40 @@ func TestBreakWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
+// TestBreakOfARest: a lock that rests is free at once, if the write has landed.
+func TestBreakOfARest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, c := range []struct {
+			faults []faultstore.Fault
+			works  bool
+		}{
+			{nil, true},
+			{[]faultstore.Fault{{Kind: faultstore.LostAnswer, Op: "put", Nth: 1}}, true},
+			{[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put", Nth: 1}}, false},
+		} {
+			st := newStore()
+			lease, err := newLock(t, st, nil).Acquire(t.Context(), leasehold.WithHoldAtLeast(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, lease)
+			st.Inject(c.faults...)
+			other := newLock(t, st, nil)
+			info, err := admin.Break(t.Context(), other, lease.Token())
+			if (err == nil) != c.works || info.Rest != 0 || c.works != (info.Token == lease.Token()) {
+				t.Errorf("%v: %+v, %v", c.faults, info, err)
+			}
+			next, err := other.TryAcquire(t.Context())
+			if (err == nil) != c.works {
+				t.Errorf("%v: whoever comes next gets %v", c.faults, err)
+			}
+			if err == nil {
+				release(t, next)
+			}
+		}
+	})
+}
+
 // TestBreakWithoutToken: there is none to break a marker by, nor a lock that is named without one.
 func TestBreakWithoutToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -445,7 +479,11 @@ func TestBreakSeat(t *testing.T) {
 			t.Errorf("of none: %v", err)
 		}
 		a, b, c := newUser(t, st, "a"), newUser(t, st, "b"), newUser(t, st, "c")
-		one, two, other := a.take(t, 1), a.take(t, 1), b.take(t, 1)
+		one := a.take(t, 1)
+		if e, err := admin.BreakSeat(t.Context(), st, "jobs/s", one.Token()+1); !errors.Is(err, admin.ErrTokenChanged) || !e.Held {
+			t.Errorf("of another token than the only one: %+v, %v", e, err)
+		}
+		two, other := a.take(t, 1), b.take(t, 1)
 		waited := make(chan *semaphore.Lease, 1)
 		go func() {
 			l, err := c.Acquire(t.Context(), 2)
@@ -459,14 +497,19 @@ func TestBreakSeat(t *testing.T) {
 			t.Errorf("of another token: %+v, %v", e, err)
 		}
 		a.net.Partition(true) // a does not know, until its session has run out
+		var e admin.Entry
 		spent := cost(st, func() {
-			e, err := admin.BreakSeat(t.Context(), st, "jobs/s", one.Token())
+			var err error
+			e, err = admin.BreakSeat(t.Context(), st, "jobs/s", one.Token())
 			if h, w := seatsOf(e); err != nil || !slices.Equal(h, []string{"b 1", "c 2"}) || w != nil || !e.Held {
 				t.Errorf("held by %q, and %q wait: %v", h, w, err)
 			}
 		})
 		if spent != (requests{get: 2, put: 2}) {
 			t.Errorf("it took %+v", spent)
+		}
+		if o, err := st.Get(t.Context(), "jobs/s", ""); err != nil || !e.Exists || e.Version != o.Version || e.Semaphore.Version != o.Version {
+			t.Errorf("it returns %+v, and there is %v, %v", e, o, err)
 		}
 		l := <-waited
 		if !other.Valid() || !l.Valid() {
@@ -503,6 +546,80 @@ func TestBreakSeatIsOvertaken(t *testing.T) {
 			t.Errorf("held by %q: %v", h, err)
 		}
 		b.end(t, <-joined)
+		a.end(t, held)
+	})
+}
+
+// BreakSeat tries three times, since others write the object too, and ends the session once.
+func TestBreakSeatAgainstWrites(t *testing.T) {
+	for faster := range 4 {
+		bubble(t, func(t *testing.T) {
+			inner := memstore.New()
+			a := newUser(t, inner, "a")
+			held := a.take(t, 1)
+			tries := 0
+			st := newStoreOver(&told{Store: inner, put: func(key string) {
+				if key != "jobs/s" {
+					return
+				}
+				if tries++; tries > faster {
+					return
+				}
+				o, err := inner.Get(t.Context(), key, "")
+				if err == nil {
+					_, err = inner.Put(t.Context(), key, o.Body, store.IfMatch(o.Version))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}})
+			e, err := admin.BreakSeat(t.Context(), st, "jobs/s", held.Token())
+			if wants := min(faster+1, 3); tries != wants || (err == nil) != (faster < 3) || e.Held != (faster == 3) || st.Counts() != (faultstore.Counts{Get: wants + 1, Put: wants + 1}) {
+				t.Errorf("others were faster %d times: %d writes, want %d, and %+v, %v: %v", faster, tries, wants, e, err, st.Log())
+			}
+			a.end(t, held)
+		})
+	}
+}
+
+// BreakSeat has nothing left to do if somebody else removes the seats that it was to free.
+func TestBreakSeatTwiceAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a, b := newUser(t, inner, "a"), newUser(t, inner, "b")
+		held, other := a.take(t, 1), b.take(t, 1)
+		st := &told{Store: inner}
+		st.put = func(key string) {
+			if key != "jobs/s" {
+				return
+			}
+			st.put = nil
+			if _, err := admin.BreakSeat(t.Context(), inner, "jobs/s", held.Token()); err != nil {
+				t.Error(err)
+			}
+		}
+		e, err := admin.BreakSeat(t.Context(), st, "jobs/s", held.Token())
+		if h, _ := seatsOf(e); err != nil || !slices.Equal(h, []string{"b 1"}) {
+			t.Errorf("held by %q: %v", h, err)
+		}
+		a.end(t, held)
+		b.end(t, other)
+	})
+}
+
+// BreakSeat leaves the seats alone if it cannot end their session: the holder still works.
+func TestBreakSeatWhoseSessionGoesOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := newUser(t, inner, "a")
+		held := a.take(t, 1)
+		st := newStoreOver(inner)
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Key: "sessions/*", Op: "put"})
+		before := versionsIn(t, inner)
+		e, err := admin.BreakSeat(t.Context(), st, "jobs/s", held.Token())
+		if !errors.Is(err, store.ErrDenied) || !e.Held || !held.Valid() || !slices.Equal(versionsIn(t, inner), before) {
+			t.Errorf("%+v, %v: %v", e, err, st.Log())
+		}
 		a.end(t, held)
 	})
 }

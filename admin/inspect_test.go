@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -202,6 +203,33 @@ func TestInspectUnderASession(t *testing.T) {
 		p.close()
 		if info, spent := inspected(t, st, "l"); !info.Abandoned || spent != want {
 			t.Errorf("it is over: %+v for %v, want %v", info, spent, want)
+		}
+	})
+}
+
+// TestInspectManySeats: each seat of a semaphore is judged, even if there are more of them than reads at a time.
+func TestInspectManySeats(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		const n = 40
+		table := record.Table{Size: n, Token: n, WriteID: "a.1"}
+		for i := range int64(n) {
+			id := fmt.Sprintf("a.%d", i+1)
+			table.Holders = append(table.Holders, record.Seat{ID: id, Session: "jobs/over", Weight: 1, Token: i + 1, Holder: "a"})
+		}
+		body, err := table.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		plant(t, st, "s", string(body))
+		var e admin.Entry
+		spent := cost(st, func() { e, err = admin.Inspect(t.Context(), st, "s") })
+		if err != nil || e.Semaphore == nil || len(e.Semaphore.Holders) != n || !e.Abandoned || spent != (requests{get: 2, list: 1}) {
+			t.Errorf("for %v: %+v, %v", spent, e, err)
+		}
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Key: "jobs/over"})
+		if e, err = admin.Inspect(t.Context(), st, "s"); !errors.Is(err, store.ErrDenied) || e.Semaphore == nil {
+			t.Errorf("nobody knows whether they go on: %+v, %v", e, err)
 		}
 	})
 }

@@ -151,22 +151,23 @@ func TestMove(t *testing.T) {
 
 // TestMoveCosts is what docs/requests-commands.md says.
 func TestMoveCosts(t *testing.T) {
-	needs(t, here().Tokens(), "a marker has no token to go on with")
-	bubble(t, func(t *testing.T) {
-		w := waysTo(memstore.New(), memstore.New(), 1)
-		release(t, acquire(t, w.from(t)))
-		w.old.Reset()
-		if _, err := w.move(t.Context(), t); err != nil {
-			t.Fatal(err)
-		}
-		lists := map[leasehold.Layout]int{leasehold.LayoutObject: 0, leasehold.LayoutEpochs: 5, leasehold.LayoutEpochsIfMatch: 4}[here()]
-		if got, want := w.old.Counts(), (faultstore.Counts{Get: 3, Put: 2, List: lists}); got != want {
-			t.Errorf("the old place: %+v, want %+v", got, want)
-		}
-		if got, want := w.new.Counts(), (faultstore.Counts{Get: 1, Put: 2}); got != want {
-			t.Errorf("the new place: %+v, want %+v", got, want)
-		}
-	})
+	for l, lists := range map[leasehold.Layout]int{leasehold.LayoutObject: 0, leasehold.LayoutEpochs: 5, leasehold.LayoutEpochsIfMatch: 4} {
+		bubble(t, func(t *testing.T) {
+			w := waysTo(memstore.New(), memstore.New(), 1)
+			from := func() *leasehold.Lock { return lockOf(t, w.old, "jobs/a", &leasehold.LockOptions{Layout: l}) }
+			release(t, acquire(t, from()))
+			w.old.Reset()
+			if _, err := admin.Move(t.Context(), from(), w.to(t), nil); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := w.old.Counts(), (faultstore.Counts{Get: 3, Put: 2, List: lists}); got != want {
+				t.Errorf("%s: the old place: %+v, want %+v", l, got, want)
+			}
+			if got, want := w.new.Counts(), (faultstore.Counts{Get: 1, Put: 2}); got != want {
+				t.Errorf("%s: the new place: %+v, want %+v", l, got, want)
+			}
+		})
+	}
 }
 
 // TestMoveRefuses: what is not there, or is another lock, is left as it is.
@@ -378,6 +379,42 @@ func TestMoveSealsItsOwn(t *testing.T) {
 	})
 }
 
+// TestMoveLosesTheLock: a mover learns that another has the lock, as one of its six failures, and leaves it alone.
+func TestMoveLosesTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		old, to := memstore.New(), memstore.New()
+		w, other := waysTo(old, to, 1), waysTo(old, to, 2)
+		release(t, acquire(t, w.from(t)))
+		var lease *leasehold.Lease
+		seals := 0
+		w.old.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", When: func(c faultstore.Call) bool {
+			if !strings.Contains(string(c.Body), `"sealed"`) {
+				return false
+			}
+			if seals++; seals == 5 {
+				breakLock(t, other.from(t))
+				lease = acquire(t, other.from(t))
+			}
+			return true
+		}})
+		w.old.Reset()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := w.move(ctx, t)
+		if err == nil || !strings.Contains(err.Error(), "another has taken the lock over before it was sealed") || !strings.Contains(err.Error(), "s3://old/jobs/a is as it was") {
+			t.Errorf("it says %v", err)
+		}
+		// Three reads until the first seal, and one after each. There is nothing to release.
+		if got := w.old.Counts(); got != (faultstore.Counts{Get: 3 + 5, Put: 1 + 5}) {
+			t.Errorf("requests: %+v", got)
+		}
+		if !lease.Valid() {
+			t.Errorf("the other: %v", lease.Err())
+		}
+		release(t, lease)
+	})
+}
+
 // TestMoveSaysWhatIsLeft: an error says in which state both places are, and what is in order is not asked twice.
 func TestMoveSaysWhatIsLeft(t *testing.T) {
 	needs(t, here().Tokens(), "a marker has no token to go on with")
@@ -404,6 +441,14 @@ func TestMoveSaysWhatIsLeft(t *testing.T) {
 		if _, err = w.move(t.Context(), t); err != nil {
 			t.Error(err)
 		}
+		// Somebody has deleted what it has opened.
+		if err = w.new.Delete(t.Context(), "jobs/b"); err != nil {
+			t.Fatal(err)
+		}
+		w.new.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put"})
+		if _, err = w.move(t.Context(), t); !errors.Is(err, store.ErrDenied) || strings.Contains(err.Error(), "is closed") {
+			t.Errorf("there is nothing to open: %v", err)
+		}
 	})
 	bubble(t, func(t *testing.T) {
 		w := waysTo(memstore.New(), memstore.New(), 1)
@@ -429,8 +474,23 @@ func TestMoveSaysWhatIsLeft(t *testing.T) {
 		there := func(key string) *leasehold.Lock {
 			return lockOf(t, w, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 		}
-		if _, err := admin.Move(t.Context(), there("a"), there("c"), nil); !errors.Is(err, admin.ErrMovedElsewhere) || w.Counts().Get != 2 {
+		_, err := admin.Move(t.Context(), there("a"), there("c"), nil)
+		if !errors.Is(err, admin.ErrMovedElsewhere) || strings.Contains(err.Error(), "closed") || w.Counts().Get != 2 {
 			t.Errorf("it has moved elsewhere: %v, %+v", err, w.Counts())
+		}
+	})
+	bubble(t, func(t *testing.T) {
+		w := waysTo(memstore.New(), memstore.New(), 1)
+		release(t, acquire(t, w.from(t)))
+		elsewhere := lockOf(t, w.new, "jobs/c", &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+		_, err := admin.Move(t.Context(), w.from(t), w.to(t), &admin.MoveOptions{Acquire: func(ctx context.Context) (*leasehold.Lease, error) {
+			if _, err := admin.Move(ctx, w.from(t), elsewhere, nil); err != nil {
+				t.Error(err)
+			}
+			return w.from(t).Acquire(ctx)
+		}})
+		if !errors.Is(err, admin.ErrMovedElsewhere) || !strings.Contains(err.Error(), "; gs://new/jobs/b was closed for this move and stays closed: if nothing else is to come there, delete its object") {
+			t.Errorf("another moves it elsewhere: %v", err)
 		}
 	})
 }
@@ -468,12 +528,50 @@ func TestMoveAcquires(t *testing.T) {
 		w := waysTo(memstore.New(), memstore.New(), 1)
 		release(t, acquire(t, w.from(t)))
 		for _, word := range []string{`"closed"`, `"sealed"`, `"free"`} {
-			for n := range 4 {
+			for n := range 5 {
 				w.old.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Nth: n + 1, When: func(c faultstore.Call) bool { return strings.Contains(string(c.Body), word) }})
 				w.new.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Nth: n + 1, When: func(c faultstore.Call) bool { return strings.Contains(string(c.Body), word) }})
 			}
 		}
-		if _, err := w.move(t.Context(), t); err != nil {
+		if _, err := admin.Move(t.Context(), w.from(t), w.to(t), &admin.MoveOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	bubble(t, func(t *testing.T) { // another run has moved it meanwhile: nothing is left to write
+		old, to := memstore.New(), memstore.New()
+		w, other := waysTo(old, to, 1), waysTo(old, to, 2)
+		release(t, acquire(t, w.from(t)))
+		w.old.Reset()
+		_, err := admin.Move(t.Context(), w.from(t), w.to(t), &admin.MoveOptions{Acquire: func(ctx context.Context) (*leasehold.Lease, error) {
+			if _, err := other.move(ctx, t); err != nil {
+				t.Error(err)
+			}
+			return w.from(t).Acquire(ctx)
+		}})
+		if err != nil || w.old.Counts().Put != 0 || w.new.Counts() != (faultstore.Counts{Get: 2, Put: 1}) {
+			t.Errorf("%v: %+v, %+v", err, w.old.Counts(), w.new.Counts())
+		}
+	})
+	bubble(t, func(t *testing.T) { // a lease that cannot be detached is released, and not asked for again
+		w := waysTo(memstore.New(), memstore.New(), 1)
+		release(t, acquire(t, w.from(t)))
+		s := newSession(t, w.old, nil)
+		under, calls := lockOf(t, w.old, "jobs/a", &leasehold.LockOptions{Session: s}), 0
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := admin.Move(ctx, w.from(t), w.to(t), &admin.MoveOptions{Acquire: func(ctx context.Context) (*leasehold.Lease, error) {
+			calls++
+			return under.Acquire(ctx)
+		}})
+		if err == nil || calls != 1 || !strings.Contains(err.Error(), "a lease under a session cannot be detached") {
+			t.Errorf("after %d calls: %v", calls, err)
+		}
+		lease, err := w.from(t).TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease)
+		if err = s.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
