@@ -55,7 +55,7 @@ type attachment struct {
 	Attach
 	stale bool // the read under way was sent before the Attach
 	over  bool // the lease has expired, by the last read
-	sent  bool // a write may have landed
+	sent  bool // a release may have landed
 }
 
 // anew gives the candidate a new incarnation, named after the first with a number, and therefore
@@ -65,7 +65,7 @@ func (c *Machine) anew(now protocol.Now) {
 	c.generation++
 	c.cfg.Incarnation = c.next(0)
 	c.writes, c.handoff, c.obs.own, c.release.left = writes{}, handoff{}, 0, ""
-	if c.obs.known && c.obs.version != "" {
+	if c.obs.version != "" {
 		c.obs.expired = false
 		c.obs.claimableAt, c.obs.spread = c.claimable(c.obs.record, now.Clock, false)
 	}
@@ -151,7 +151,7 @@ func (c *Machine) takeUp(now protocol.Now, out *protocol.Actions) {
 		c.read(protocol.MaxRequest, now, out)
 	// Our write was conditional on the lease's record. So if it is gone, the lease was freed, here
 	// or before.
-	case !proven && a.Use == ToRelease && a.sent:
+	case !proven && a.sent:
 		c.returned(now, out)
 	case !proven:
 		c.notAttached(a.loss(&c.cfg, &c.obs), now, out)
@@ -173,7 +173,6 @@ func (c *Machine) takeUp(now protocol.Now, out *protocol.Actions) {
 			next.Holder, next.Address, next.Meta = r.Holder, r.Address, r.Meta
 		}
 		c.write(attachWriting, Write{Op: Renew, Record: next, Timeout: min(protocol.MaxRequest, next.TTL/2)}, now, out)
-		a.sent = true
 	}
 }
 
@@ -226,7 +225,7 @@ func (c *Machine) attachWritten(ev WriteDone, now protocol.Now, out *protocol.Ac
 // attached handles a landed write, from whose own time the lease counts (rule A4).
 func (c *Machine) attached(a attempt, now protocol.Now, out *protocol.Actions) {
 	c.release.freed = freed{}
-	c.lease = lease{end: protocol.Never, granted: now.Clock}
+	c.lease = lease{end: protocol.Never}
 	c.due = c.lease.take(a)
 	switch {
 	case c.attachment.Use == ToRenew:

@@ -198,7 +198,7 @@ func (t *Terms) tooSlow() error {
 // reading, or nil for none. It counts from the grant, so it is late if anything.
 func (t *Terms) rest(granted, now time.Duration, writeID string) *record.Rest {
 	left := granted + t.HoldAtLeast - now
-	if t.HoldAtLeast == 0 || left <= 0 {
+	if left <= 0 {
 		return nil
 	}
 	return &record.Rest{Milliseconds: (left + time.Millisecond - 1).Milliseconds(), WriteID: writeID}

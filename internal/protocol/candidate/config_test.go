@@ -17,6 +17,7 @@ func TestTermsBounds(t *testing.T) {
 		terms candidate.Terms
 		ok    bool
 	}{
+		{candidate.Terms{}, true},
 		{candidate.Terms{HoldAtLeast: -1}, false},
 		{candidate.Terms{HoldAtLeast: 1}, true},
 		{candidate.Terms{HoldAtLeast: candidate.MaxRest}, true},
@@ -26,12 +27,60 @@ func TestTermsBounds(t *testing.T) {
 		{candidate.Terms{MaxHold: time.Minute, HoldAtLeast: time.Minute}, true},
 		{candidate.Terms{MaxHold: time.Minute, HoldAtLeast: time.Minute + 1}, false},
 		{candidate.Terms{TTL: protocol.MinTTL - 1}, false},
+		{candidate.Terms{TTL: protocol.MinTTL}, true},
+		{candidate.Terms{NoRenewal: true}, true},
 		{candidate.Terms{TTL: protocol.MaxTTL}, true},
 		{candidate.Terms{TTL: protocol.MaxTTL + 1}, false},
 	} {
 		if err := c.terms.Check(false); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c.terms, err)
 		}
+	}
+}
+
+// TestTermsUnderASession: a session has a TTL of its own, and renews itself.
+func TestTermsUnderASession(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		terms candidate.Terms
+		ok    bool
+	}{
+		{candidate.Terms{}, true},
+		{candidate.Terms{Holder: "a", MaxHold: time.Minute, HoldAtLeast: time.Second}, true},
+		{candidate.Terms{TTL: time.Minute}, false},
+		{candidate.Terms{TTL: 1}, false},
+		{candidate.Terms{NoRenewal: true}, false},
+	} {
+		if err := c.terms.Check(true); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c.terms, err)
+		}
+	}
+}
+
+// TestNoTerms: each term is one.
+func TestNoTerms(t *testing.T) {
+	t.Parallel()
+	for _, terms := range []candidate.Terms{
+		{Holder: "a"}, {Meta: map[string]string{}}, {TTL: 1}, {NoRenewal: true}, {MaxHold: 1}, {HoldAtLeast: 1},
+	} {
+		if terms.None() {
+			t.Errorf("%+v are none", terms)
+		}
+	}
+	if none := (candidate.Terms{}); !none.None() {
+		t.Error("no terms are some")
+	}
+}
+
+// TestLongestHold: a lease may be held for longer than the clock can count.
+func TestLongestHold(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(candidate.Config{})
+	p.step(time.Hour, candidate.Acquire{Terms: candidate.Terms{MaxHold: protocol.Never - time.Minute}})
+	p.step(time.Hour+1, freed)
+	p.step(time.Hour+2, candidate.WriteDone{Version: "v2"})
+	if _, end := p.c.Terms(); end != protocol.Never || !p.c.Valid(time.Hour+2) {
+		t.Errorf("it ends at %v, valid %t", end, p.c.Valid(time.Hour+2))
 	}
 }
 

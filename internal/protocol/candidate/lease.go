@@ -196,9 +196,8 @@ func (c *Machine) setMeta(ev SetMeta, now protocol.Now, out *protocol.Actions) {
 		c.lease.end = min(c.lease.end, c.lease.deadline) // which the write would else move
 	}
 	// While an attempt is open, the last known record need not be the current one.
-	if settled := c.busy == none && len(c.writes.open) == 0; settled && maps.Equal(c.lease.record.Meta, ev.Meta) {
+	if len(c.writes.open) == 0 && maps.Equal(c.lease.record.Meta, ev.Meta) {
 		c.metaLanded(ev.Number, out)
-		return
 	}
 	c.carrySoon(now)
 }

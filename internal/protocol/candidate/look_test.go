@@ -37,6 +37,46 @@ func TestObserved(t *testing.T) {
 	exists(p, true, "")
 }
 
+// TestClaimable: what is free or has been waited out, as far as the candidate knows, and not what it holds itself.
+func TestClaimable(t *testing.T) {
+	t.Parallel()
+	const ttl = 15 * time.Second
+	held := freed
+	held.Record.Held = true
+	absent := candidate.ReadDone{Shown: protocol.Absent}
+	noMarker := candidate.ReadDone{Shown: protocol.Found, Record: record.Record{TTL: ttl}}
+	waited := time.Second + protocol.Patience(ttl)
+	for _, c := range []struct {
+		title  string
+		cfg    candidate.Config
+		events []protocol.Event
+		clock  time.Duration
+		want   bool
+	}{
+		{"nothing is known", candidate.Config{}, nil, time.Hour, false},
+		{"nothing is known of a marker", candidate.Config{Tokenless: true}, nil, time.Hour, false},
+		{"free", candidate.Config{}, []protocol.Event{freed}, time.Second, true},
+		{"no object", candidate.Config{}, []protocol.Event{absent}, time.Hour, false},
+		{"no marker", candidate.Config{Tokenless: true}, []protocol.Event{noMarker}, time.Second, true},
+		{"held", candidate.Config{}, []protocol.Event{held}, waited - 1, false},
+		{"held for long", candidate.Config{}, []protocol.Event{held}, waited, true},
+		{"not to be written over", candidate.Config{WriteOnce: true}, []protocol.Event{held}, time.Hour, false},
+		{"to be swept", candidate.Config{WriteOnce: true, Sweep: true}, []protocol.Event{held}, waited, true},
+		{"its own", candidate.Config{}, []protocol.Event{candidate.Acquire{}, freed, candidate.WriteDone{Version: "v2"}}, time.Second, false},
+	} {
+		p := newPlayer(c.cfg)
+		if len(c.events) == 1 {
+			p.step(time.Second, candidate.Watch{On: true})
+		}
+		for _, ev := range c.events {
+			p.step(time.Second, ev)
+		}
+		if got := p.c.Claimable(c.clock); got != c.want {
+			t.Errorf("%s: claimable %t", c.title, got)
+		}
+	}
+}
+
 // TestRecheckIsForOneAcquisition: a recheck while a look is under way asks for another one, but
 // not in the acquisition that comes after.
 func TestRecheckIsForOneAcquisition(t *testing.T) {

@@ -264,6 +264,22 @@ func TestForgettableUnderSessionsAndTrouble(t *testing.T) {
 		t.Errorf("under a session: %v, at %v", ok, at)
 	}
 
+	p.step(time.Hour, candidate.Release{}) // which does not come through, so the session has to end
+	p.step(time.Hour, candidate.WriteDone{Err: errors.New("away")})
+	p.step(time.Hour+ttl, candidate.ReadDone{Err: errors.New("away")})
+	if ok, at := p.c.Forgettable(2 * time.Hour); !p.c.Idle() || ok || at < 1<<62 {
+		t.Errorf("while the lock names a session: idle %t, %v, at %v", p.c.Idle(), ok, at)
+	}
+
+	p = newPlayer(candidate.Config{TTL: ttl})
+	p.step(0, candidate.Acquire{})
+	p.step(1, freed)
+	p.step(2, candidate.WriteDone{Version: "v2"})
+	p.step(3, candidate.Release{Pass: true})
+	if ok, at := p.c.Forgettable(time.Hour); !p.c.Idle() || ok || at < 1<<62 {
+		t.Errorf("passed on: idle %t, %v, at %v", p.c.Idle(), ok, at)
+	}
+
 	p = newPlayer(candidate.Config{TTL: ttl})
 	p.step(0, candidate.Acquire{})
 	for i := range 3 {

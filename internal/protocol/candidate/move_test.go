@@ -427,7 +427,12 @@ func TestRecordsOfAMove(t *testing.T) {
 			t.Errorf("opened over token %d: %+v", token, r)
 		}
 	}
-	sealed.TermToken = 0
+	sealed.Session, sealed.ExpiresAt = "s", at.Add(time.Hour) // of a lock that somebody has sealed otherwise
+	sealed.Term, sealed.TermToken = 1, 70
+	if r := m.Opened(candidate.Place{Record: sealed}, candidate.Place{Record: closed}, cfg, "b.3", at); r.CountedTerm() != 1 || r.Session != "" || !r.ExpiresAt.Equal(at) {
+		t.Errorf("after the first lease: %+v", r)
+	}
+	sealed.Term, sealed.TermToken = 9, 0
 	if r := m.Opened(candidate.Place{Record: sealed}, candidate.Place{}, cfg, "b.3", at); r.CountedTerm() != 0 || r.Term != 9 {
 		t.Errorf("a lease that was not counted: %+v", r)
 	}

@@ -151,3 +151,39 @@ func TestSavedNumber(t *testing.T) {
 		t.Errorf("the number is %d", n)
 	}
 }
+
+// TestSavedRest: each part of a lease that most do not have is kept, though none of the others is there.
+func TestSavedRest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		title string
+		found record.Record
+		meta  bool
+	}{
+		{"nothing", record.Record{}, false},
+		{"the previous number", record.Record{Epoch: 1}, false},
+		{"unknown fields", record.Record{Unknown: map[string]json.RawMessage{"colour": []byte(`"red"`)}}, false},
+		{"changed meta data", record.Record{}, true},
+	} {
+		p := newPlayer(candidate.Config{})
+		seen := freed
+		seen.Record.Epoch, seen.Record.Unknown = c.found.Epoch, c.found.Unknown
+		p.step(0, candidate.Acquire{Session: "s"})
+		p.step(time.Second, seen)
+		p.step(time.Second, candidate.WriteDone{Version: "v2"})
+		if c.meta {
+			p.step(time.Minute, candidate.SetMeta{Number: 1, Meta: map[string]string{"step": "2"}})
+			p.step(time.Minute, candidate.WriteDone{Version: "v3"})
+		}
+		saved, ok := p.c.Save()
+		if !ok {
+			t.Fatalf("%s: it does not rest", c.title)
+		}
+		rested := candidate.Restore(candidate.Config{Holder: "web-1", TTL: 15 * time.Second}, saved)
+		was, is := p.c.Lease(), rested.Lease()
+		if is.Previous != was.Previous || !reflect.DeepEqual(is.Unknown, was.Unknown) || is.Meta["step"] != was.Meta["step"] ||
+			!is.RenewedAt.Equal(was.RenewedAt) || !is.ExpiresAt.Equal(was.ExpiresAt) || rested.Promised() != p.c.Promised() {
+			t.Errorf("%s: it was\n%+v\nand is\n%+v\npromised until %v, and now until %v", c.title, was, is, p.c.Promised(), rested.Promised())
+		}
+	}
+}
