@@ -428,7 +428,7 @@ func TestRecordsOfAMove(t *testing.T) {
 		}
 	}
 	sealed.Session, sealed.ExpiresAt = "s", at.Add(time.Hour) // of a lock that somebody has sealed otherwise
-	sealed.Term, sealed.TermToken = 1, 70
+	sealed.Term, sealed.TermToken, closed.Token = 1, 70, 71
 	if r := m.Opened(candidate.Place{Record: sealed}, candidate.Place{Record: closed}, cfg, "b.3", at); r.CountedTerm() != 1 || r.Session != "" || !r.ExpiresAt.Equal(at) {
 		t.Errorf("after the first lease: %+v", r)
 	}

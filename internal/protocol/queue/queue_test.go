@@ -521,3 +521,19 @@ func TestTableWithout(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswersToNothing: a driver that mixes up its requests is stopped.
+func TestAnswersToNothing(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []protocol.Event{queue.ReadDone{Shown: protocol.Absent}, queue.WriteDone{Version: "v1"}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("it goes on after %T", answer)
+				}
+			}()
+			table := queue.New(queue.Config{Incarnation: "me", Size: 1, TTL: time.Minute})
+			table.Step(answer, protocol.Now{})
+		}()
+	}
+}
