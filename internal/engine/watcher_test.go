@@ -64,7 +64,7 @@ func TestReap(t *testing.T) {
 				cancel() // it does not end that
 				synctest.Wait()
 				for n := range c.beats {
-					time.Sleep(protocol.Renewal(ttl))
+					time.Sleep(protocol.Renewal(ttl)) //nolint:forbidigo // of the bubble
 					o, err := st.Store.Get(t.Context(), "s", "")
 					if err == nil {
 						_, err = st.Put(t.Context(), "s", []byte(strings.Replace(held, "x.1", fmt.Sprintf("x.%d", n+2), 1)), store.IfMatch(o.Version))
