@@ -111,14 +111,15 @@ func (k *key) get(a register.Get) {
 		switch {
 		case err == nil:
 			ev.At, ev.Old = string(o.Version), k.view.old(a.Member, o.LastModified)
-			if ev.Acceptor, ev.Err = register.Decode(k.view.cfg.Quorum, o.Body); ev.Err == nil {
-				k.view.s.health.found(k.view.cfg.Members[a.Member].Place)
-			}
+			ev.Acceptor, ev.Err = register.Decode(k.view.cfg.Quorum, o.Body)
 		case errors.Is(err, store.ErrNotModified):
 			ev.Same = true
 		case errors.Is(err, store.ErrNotExist):
 		default:
 			ev.Err = err
+		}
+		if ev.Same || err == nil && ev.Err == nil {
+			k.view.s.health.found(k.view.cfg.Members[a.Member].Place)
 		}
 		k.back(ev)
 		return err

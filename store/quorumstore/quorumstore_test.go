@@ -743,45 +743,64 @@ func TestMarkerIsLogged(t *testing.T) {
 }
 
 // TestLostMemberIsBack: a member that has lost its objects and has them again is logged, and so is its next failure. It used to count
-// as lost until its marker was read, which no request for an object that exists asks for.
+// as lost until its marker was read, and no request for an object that exists reads it.
 func TestLostMemberIsBack(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(time.Minute) // until all requests have ended
-		places, operator := newQuorum(t, 3)
-		var log bytes.Buffer
-		st, err := quorumstore.New([]store.Store{places[0], places[1], places[2]}, &quorumstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		put(t, st, "k", "x", store.IfAbsent())
-		get := func(key string, want error) {
+	for name, lose := range map[string]func(t *testing.T, p *place, operator *quorumstore.Store) (restore func()){
+		"replaced": func(t *testing.T, p *place, operator *quorumstore.Store) func() {
 			t.Helper()
-			time.Sleep(2 * time.Minute)
-			if _, err := st.Get(t.Context(), key, ""); !errors.Is(err, want) {
-				t.Error(err)
+			p.lose()
+			return func() {
+				if err := operator.Replace(t.Context(), p.String(), p); err != nil {
+					t.Fatal(err)
+				}
 			}
-			synctest.Wait()
-		}
-		get("none", store.ErrNotExist)
-		places[2].lose()
-		places[0].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: time.Millisecond}) // so the marker of the other two is asked for
-		get("none", store.ErrNotExist)
-		places[0].Clear()
-		if err := operator.Replace(t.Context(), places[2].String(), places[2]); err != nil {
-			t.Fatal(err)
-		}
-		get("k", nil)
-		places[2].Inject(faultstore.Fault{Kind: faultstore.Denied})
-		get("k", nil)
-		var said []string
-		for line := range strings.Lines(log.String()) {
-			_, line, _ = strings.Cut(line, "msg=")
-			said = append(said, line[:min(len(line), 42)])
-		}
-		const fails, again = `"a member of the quorum fails; the others `, `"a member of the quorum answers again" mem`
-		if !slices.Equal(said, []string{fails, again, fails}) {
-			t.Errorf("the log says %q\n%s", said, &log)
-		}
-	})
+		},
+		"as it was": func(t *testing.T, p *place, _ *quorumstore.Store) func() { // so reads find nothing new
+			t.Helper()
+			was := p.marker(t)
+			p.mark(t, func(m *register.Marker) { m.Name = "other" })
+			return func() { p.mark(t, func(m *register.Marker) { *m = was }) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute) // until all requests have ended
+				places, operator := newQuorum(t, 3)
+				var log bytes.Buffer
+				st, err := quorumstore.New([]store.Store{places[0], places[1], places[2]}, &quorumstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen := put(t, st, "k", "x", store.IfAbsent())
+				get := func(key string, want error) {
+					t.Helper()
+					time.Sleep(2 * time.Minute)
+					if _, err := st.Get(t.Context(), key, seen); !errors.Is(err, want) {
+						t.Error(err)
+					}
+					synctest.Wait()
+				}
+				get("none", store.ErrNotExist)
+				restore := lose(t, places[2], operator)
+				places[0].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: time.Millisecond}) // so the marker of the other two is asked for
+				get("none", store.ErrNotExist)
+				places[0].Clear()
+				restore()
+				get("k", store.ErrNotModified)
+				places[2].Inject(faultstore.Fault{Kind: faultstore.Denied})
+				get("k", store.ErrNotModified)
+				var said []string
+				for line := range strings.Lines(log.String()) {
+					_, line, _ = strings.Cut(line, "msg=")
+					said = append(said, line[:min(len(line), 42)])
+				}
+				const fails, again = `"a member of the quorum fails; the others `, `"a member of the quorum answers again" mem`
+				if !slices.Equal(said, []string{fails, again, fails}) {
+					t.Errorf("the log says %q\n%s", said, &log)
+				}
+			})
+		})
+	}
 }
