@@ -110,7 +110,7 @@ func (e *end) look(ctx context.Context) error {
 	return nil
 }
 
-// write writes the lock, which must be known, and knows what it has written.
+// write writes the lock after a look, and notes what it has written.
 func (e *end) write(ctx context.Context, w candidate.Write) error {
 	s, err := e.Layout.Write(ctx, w)
 	if err != nil {

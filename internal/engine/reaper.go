@@ -206,8 +206,8 @@ func (r *reaper) failed(err error) {
 }
 
 // Final reports whether retrying is pointless until somebody changes something, or until there is another
-// session. ErrNotExist counts, because here a lock that does not exist is one that must. Unknown errors
-// are not final.
+// session. ErrNotExist is final, because these requests are for objects that must exist. Unknown errors
+// are not.
 func Final(err error) bool {
 	for _, final := range []error{store.ErrNotExist, record.ErrForeign, protocol.ErrTooLarge, ErrSessionOver, ErrClosed} {
 		if errors.Is(err, final) {

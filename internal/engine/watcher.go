@@ -25,7 +25,7 @@ func Watcher(at Place, session string, cfg candidate.Config) Owner {
 // Place returns that of the session's object.
 func (w *watcher) Place() Place { return w.place }
 
-// Config returns that of the candidate on whose behalf it watches.
+// Config returns the configuration of the candidate that waits.
 func (w *watcher) Config() candidate.Config { return w.cfg }
 
 // Session returns nil: no session is under another.

@@ -36,8 +36,7 @@ func Bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		Slept.Store(0)
-		// Until the last Cleanup has run: a clock that jumps while one of them closes a lock is
-		// no clock.
+		// The clock stays virtual until the last Cleanup has run, because cleanups close locks.
 		t.Cleanup(clock.Set(func() time.Duration {
 			return time.Since(start) + time.Duration(Slept.Load()) + time.Hour
 		}))
@@ -120,8 +119,8 @@ func Needs(t *testing.T, ok bool, reason string) {
 	}
 }
 
-// Patient are the options of a candidate that takes over from a holder that is gone, which a
-// marker that cannot be written over has to be swept for.
+// Patient returns options with which a candidate takes over from a dead holder. Markers that cannot be
+// overwritten must be swept for that.
 func Patient(o leasehold.LockOptions) *leasehold.LockOptions {
 	o.Sweep = Here() == leasehold.LayoutMarker
 	return &o
@@ -151,7 +150,7 @@ func Release(t *testing.T, lease *leasehold.Lease) {
 	}
 }
 
-// RecordIn is what lies under a key.
+// RecordIn returns the record under a key.
 func RecordIn(t *testing.T, st store.Store, key string) record.Record {
 	t.Helper()
 	obj, err := st.Get(t.Context(), key, "")

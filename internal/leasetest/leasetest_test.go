@@ -8,8 +8,9 @@ import (
 	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
-// The clock of leases follows virtual time in the cleanup of a test, too. When it went back to the
-// machine's there, whatever a cleanup closed was in trouble in the first hour after a boot.
+// The clock of leases follows virtual time in the cleanups of a test, too. It used to go back to the
+// machine's clock before them. In the first hour after a boot that one is behind, and a cleanup that
+// closed a lock waited in vain.
 func TestBubbleLastsThroughCleanup(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		before := clock.Now()

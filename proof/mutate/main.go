@@ -106,7 +106,7 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 		return wrong(2, errors.New("no mutation is listed, or matches -run"))
 	}
 	tried := slices.DeleteFunc(matched, func(m *mutation) bool { return !in(m) })
-	if len(tried) == 0 { // names decide, so of many shares some are empty
+	if len(tried) == 0 { // titles are hashed, so some of many shares are empty
 		_, _ = fmt.Fprintf(stdout, "no mutation is in the share %s\n", *part)
 		return 0
 	}
