@@ -100,7 +100,7 @@ LAYOUTS := epochs epochs+if-match marker marker+if-match
 
 layouts: # the tests of the library over the other layouts
 	@set -e; for layout in $(LAYOUTS); do echo "over $$layout"; \
-		go test -count 1 -timeout 30m -ldflags "-X github.com/leasehold/leasehold/internal/inside.DefaultLayout=$$layout" . ./admin; done
+		go test -count 1 -timeout 30m -ldflags "-X github.com/leasehold/leasehold/internal/layout.Default=$$layout" . ./admin; done
 	@echo "figures: the tests of two packages over $(words $(LAYOUTS)) layouts"
 
 mutate: # take out each rule in turn: the tests must notice

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/engine"
-	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -512,22 +511,42 @@ func (d *driver) hangs(name string) {
 	d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", d.at.String(), "callback", name)
 }
 
-// Package admin needs parts of a Lock that users must not rely on: its store, its layout and
-// the protocol's configuration. Exported methods would be a promise to users. This way,
-// programs that only hold locks do not link package admin.
-func init() {
-	inside.Show(inside.View[*Lock, Info, Detached]{
-		Parts: func(l *Lock) inside.Parts {
-			return inside.Parts{Store: l.d.st, Layout: l.d.at, Config: l.d.opts.config("")}
-		},
-		Look:     func(ctx context.Context, l *Lock) (layout.Snapshot, Info, error) { return l.look(ctx) },
-		Explain:  func(l *Lock, err error) error { return l.d.explain(err) },
-		Describe: describe,
-		Proof:    func(d Detached) candidate.Proof { return d.proof() },
-		Watching: func() candidate.Config {
-			defaults, _ := (*LockOptions)(nil).withDefaults() // the defaults are valid
-			return defaults.watching()
-		},
-	})
-	inside.ShowSession[*Session](func(s *Session) (*engine.Session, string) { return s.inner, s.heartbeat.d.st.String() })
+// Internal is for the packages semaphore and admin. Programs cannot name most of the types that its
+// methods use, and the methods may change in any version.
+var Internal internal
+
+type internal struct{}
+
+// Store returns the store of the lock.
+func (internal) Store(l *Lock) store.Store { return l.d.st }
+
+// Layout returns where and how the lock is stored.
+func (internal) Layout(l *Lock) layout.Layout { return l.d.at }
+
+// Config returns the configuration of the lock's candidate, without its incarnation.
+func (internal) Config(l *Lock) candidate.Config { return l.d.opts.config("") }
+
+// Look reads the lock.
+func (internal) Look(ctx context.Context, l *Lock) (layout.Snapshot, Info, error) { return l.look(ctx) }
+
+// Explain adds to an error about the lock what the user can do.
+func (internal) Explain(l *Lock, err error) error { return l.d.explain(err) }
+
+// Describe returns the Info for a record under this key.
+func (internal) Describe(key string, s layout.Snapshot) Info { return describe(key, s) }
+
+// Proof returns what proves a detached lease.
+func (internal) Proof(d Detached) candidate.Proof { return d.proof() }
+
+// Watching returns the configuration of a candidate that watches another holder's session, with the
+// default options and without its incarnation.
+func (internal) Watching() candidate.Config {
+	defaults, _ := (*LockOptions)(nil).withDefaults() // the defaults are valid
+	return defaults.watching()
 }
+
+// Session returns the session's engine.
+func (internal) Session(s *Session) *engine.Session { return s.engineOf() }
+
+// Suits returns why nothing in this store can be under the session.
+func (internal) Suits(s *Session, st store.Store) error { return s.suits(st, LayoutObject) }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/engine"
-	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
@@ -185,7 +184,7 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 		opts.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	if opts.Layout == "" {
-		opts.Layout = Layout(inside.DefaultLayout)
+		opts.Layout = Layout(layout.Default)
 	}
 	if opts.Sweep && opts.Layout != LayoutMarker {
 		return opts, fmt.Errorf("the option Sweep is for the layout %s, and this is %s", LayoutMarker, opts.Layout)

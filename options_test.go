@@ -253,7 +253,7 @@ func TestFinal(t *testing.T) {
 }
 
 // TestEveryLayout runs over the other layouts what the rest of this package runs over
-// one. See inside.DefaultLayout for how to run all of it over another.
+// one. See layout.Default for how to run all of it over another.
 func TestEveryLayout(t *testing.T) { leasetest.EveryLayout(t, essential) }
 
 // essential are the tests that a break of some layout would show in.

@@ -17,18 +17,11 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/engine"
-	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
-)
-
-// Internals of the packages leasehold and semaphore.
-var (
-	root          = inside.Seen[*leasehold.Lock, leasehold.Info, leasehold.Detached]()
-	describeTable = inside.SeenTable[semaphore.Info]()
 )
 
 // LayoutTable is the layout of a semaphore in an [Entry]. No lock has it.
@@ -49,12 +42,12 @@ type Entry struct {
 
 // entryOf returns the entry for the result of a read in any layout.
 func entryOf(key string, s layout.Snapshot) Entry {
-	e := Entry{Info: root.Describe(key, s)}
+	e := Entry{Info: leasehold.Internal.Describe(key, s)}
 	for _, t := range s.Past() {
 		e.Past = append(e.Past, termOf(key, t))
 	}
 	if s.Table != nil {
-		seats := describeTable(key, *s.Table)
+		seats := semaphore.Internal.Describe(key, *s.Table)
 		seats.Version = store.Version(s.Version)
 		e.Semaphore = &seats
 	}
@@ -68,20 +61,20 @@ func newWriteID() string { return engine.Process{}.Incarnation() }
 // the lock, and reports whether this call created it. It costs one read, and one write if the
 // object did not exist. You can call it again, and from several processes at once.
 func Init(ctx context.Context, lock *leasehold.Lock) (info leasehold.Info, made bool, err error) {
-	s, info, err := root.Look(ctx, lock)
+	s, info, err := leasehold.Internal.Look(ctx, lock)
 	if err != nil || info.Exists {
 		return info, false, err
 	}
-	p := root.Parts(lock)
-	w := candidate.Write{Op: candidate.Free, Record: candidate.First(p.Config, newWriteID(), s.Date, time.Now())}
-	written, err := p.Layout.Write(ctx, w)
+	cfg := leasehold.Internal.Config(lock)
+	w := candidate.Write{Op: candidate.Free, Record: candidate.First(cfg, newWriteID(), s.Date, time.Now())}
+	written, err := leasehold.Internal.Layout(lock).Write(ctx, w)
 	if err == nil {
-		return root.Describe(lock.Key(), written), true, nil
+		return leasehold.Internal.Describe(lock.Key(), written), true, nil
 	}
 	// Another process may have created the object, or our write may have landed after all. If
 	// this read fails too, the write's error says more.
-	if s, info, _ := root.Look(ctx, lock); info.Exists {
+	if s, info, _ := leasehold.Internal.Look(ctx, lock); info.Exists {
 		return info, s.Record.WriteID == w.Record.WriteID, nil
 	}
-	return leasehold.Info{}, false, root.Explain(lock, err)
+	return leasehold.Info{}, false, leasehold.Internal.Explain(lock, err)
 }

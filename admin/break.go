@@ -39,35 +39,35 @@ var (
 // holder polls nothing else. That ends all other leases of the session too, and costs one more
 // read and write.
 func Break(ctx context.Context, lock *leasehold.Lock, token leasehold.Token) (leasehold.Info, error) {
-	p := root.Parts(lock)
-	s, info, err := root.Look(ctx, lock)
+	at := leasehold.Internal.Layout(lock)
+	s, info, err := leasehold.Internal.Look(ctx, lock)
 	switch {
 	case err != nil:
 		return info, err
 	case !info.Exists:
-		return info, fmt.Errorf("the lock %v: %w", p.Layout, store.ErrNotExist)
+		return info, fmt.Errorf("the lock %v: %w", at, store.ErrNotExist)
 	case !info.Layout.Tokens() || token == leasehold.NoToken:
-		return info, fmt.Errorf("the lock %v: %w to break it by: if its holder is gone, delete its object by hand", p.Layout, ErrNoTokens)
+		return info, fmt.Errorf("the lock %v: %w to break it by: if its holder is gone, delete its object by hand", at, ErrNoTokens)
 	case info.Token != token:
-		return info, fmt.Errorf("the lock %v: %w: it is %d, not %d", p.Layout, ErrTokenChanged, info.Token, token)
+		return info, fmt.Errorf("the lock %v: %w: it is %d, not %d", at, ErrTokenChanged, info.Token, token)
 	case !info.Held && s.Record.Resting() == 0:
 		return info, nil
 	}
 	if info.Session != "" {
-		if err = BreakSession(ctx, p.Store, info.Session); err != nil {
-			return info, fmt.Errorf("the lock %v was not freed, because its session goes on: %w", p.Layout, err)
+		if err = BreakSession(ctx, leasehold.Internal.Store(lock), info.Session); err != nil {
+			return info, fmt.Errorf("the lock %v was not freed, because its session goes on: %w", at, err)
 		}
 	}
-	written, lost := p.Layout.Write(ctx, broken(s))
+	written, lost := at.Write(ctx, broken(s))
 	if lost == nil {
-		return root.Describe(lock.Key(), written), nil
+		return leasehold.Internal.Describe(lock.Key(), written), nil
 	}
 	// Our write may have landed, or the holder may have renewed since. If this read fails, its
 	// token is zero.
-	if _, now, _ := root.Look(ctx, lock); now.Token == token && !now.Held && now.Rest == 0 {
+	if _, now, _ := leasehold.Internal.Look(ctx, lock); now.Token == token && !now.Held && now.Rest == 0 {
 		return now, nil
 	}
-	return leasehold.Info{}, fmt.Errorf("the lock %v was not freed, try again: %w", p.Layout, lost)
+	return leasehold.Info{}, fmt.Errorf("the lock %v was not freed, try again: %w", at, lost)
 }
 
 // BreakSession ends a session, as named by [leasehold.Info.Session], and all its leases. A

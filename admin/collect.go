@@ -96,7 +96,7 @@ func dated(ctx context.Context, st store.Store, info leasehold.Info) (leasehold.
 	if err != nil {
 		return info, err
 	}
-	return root.Describe(info.Key, s), nil // if the session was deleted meanwhile: nothing, and no age
+	return leasehold.Internal.Describe(info.Key, s), nil // if the session was deleted meanwhile: nothing, and no age
 }
 
 // deleteSession deletes the object of an ended session, which has no writers any more. A lock
@@ -131,7 +131,7 @@ func sweepMarker(ctx context.Context, st store.Store, info leasehold.Info, dry b
 // reap ends the sessions of dead holders. It leaves objects alone that it cannot read.
 func reap(ctx context.Context, st store.Store, sessions []string) {
 	at := engine.Place{Runtime: engine.Process{}, Store: st, Logger: slog.New(slog.DiscardHandler)}
-	cfg := root.Watching()
+	cfg := leasehold.Internal.Watching()
 	var all sync.WaitGroup
 	gate := make(chan struct{}, maxWatched)
 	for _, session := range sessions {

@@ -43,7 +43,7 @@ var ErrNoHistory = errors.New("a marker keeps no history, because a release dele
 // last; for markers that is [ErrNoHistory].
 func History(ctx context.Context, lock *leasehold.Lock) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
-		at := root.Parts(lock).Layout
+		at := leasehold.Internal.Layout(lock)
 		remembers, ok := at.(interface {
 			Terms(ctx context.Context) iter.Seq2[layout.Term, error]
 		})
@@ -53,7 +53,7 @@ func History(ctx context.Context, lock *leasehold.Lock) iter.Seq2[Term, error] {
 		}
 		for t, err := range remembers.Terms(ctx) {
 			if err != nil {
-				yield(Term{}, root.Explain(lock, err))
+				yield(Term{}, leasehold.Internal.Explain(lock, err))
 				return
 			}
 			if !yield(termOf(lock.Key(), t), nil) {
@@ -64,5 +64,5 @@ func History(ctx context.Context, lock *leasehold.Lock) iter.Seq2[Term, error] {
 }
 
 func termOf(key string, t layout.Term) Term {
-	return Term{root.Describe(key, layout.Snapshot{Record: t.Record}), t.Ended, t.Why, t.Leases, leasehold.Token(t.First)}
+	return Term{leasehold.Internal.Describe(key, layout.Snapshot{Record: t.Record}), t.Ended, t.Why, t.Leases, leasehold.Token(t.First)}
 }

@@ -42,7 +42,7 @@ func Inspect(ctx context.Context, st store.Store, key string) (Entry, error) {
 		e = entryOf(key, s)
 	}
 	if err != nil {
-		return e, root.Explain(lock, err)
+		return e, leasehold.Internal.Explain(lock, err)
 	}
 	return newVerdicts(st).judged(ctx, e)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -81,16 +80,17 @@ func Move(ctx context.Context, from, to *leasehold.Lock, opts *MoveOptions) (lea
 
 // An end is a move's source or destination.
 type end struct {
-	inside.Parts
 	lock  *leasehold.Lock
+	in    layout.Layout
+	cfg   candidate.Config
 	name  string
 	known bool // at is up to date; otherwise it must be read
 	at    layout.Snapshot
 }
 
 func newEnd(lock *leasehold.Lock) end {
-	p := root.Parts(lock)
-	return end{Parts: p, lock: lock, name: p.Layout.String()}
+	in := leasehold.Internal.Layout(lock)
+	return end{lock: lock, in: in, cfg: leasehold.Internal.Config(lock), name: in.String()}
 }
 
 func (e *end) place() candidate.Place {
@@ -102,9 +102,9 @@ func (e *end) look(ctx context.Context) error {
 	if e.known {
 		return nil
 	}
-	s, err := e.Layout.Look(ctx, "")
+	s, err := e.in.Look(ctx, "")
 	if err != nil && !errors.Is(err, leasehold.ErrMoved) {
-		return root.Explain(e.lock, err)
+		return leasehold.Internal.Explain(e.lock, err)
 	}
 	e.at, e.known = s, true
 	return nil
@@ -112,9 +112,9 @@ func (e *end) look(ctx context.Context) error {
 
 // write writes the lock after a look, and notes what it has written.
 func (e *end) write(ctx context.Context, w candidate.Write) error {
-	s, err := e.Layout.Write(ctx, w)
+	s, err := e.in.Write(ctx, w)
 	if err != nil {
-		return root.Explain(e.lock, err)
+		return leasehold.Internal.Explain(e.lock, err)
 	}
 	e.at = s
 	return nil
@@ -136,11 +136,11 @@ func newMover(from, to *leasehold.Lock, opts *MoveOptions) (*mover, error) {
 	switch {
 	case m.old.name == m.new.name:
 		return nil, fmt.Errorf("the lock %s cannot be moved to where it is", m.old.name)
-	case m.old.Config.Tokenless:
+	case m.old.cfg.Tokenless:
 		return nil, fmt.Errorf("the lock %s: %w to go on with: stop all that use it, and use the new name", m.old.name, ErrNoTokens)
-	case m.new.Config.Tokenless || m.new.Config.Numbered:
+	case m.new.cfg.Tokenless || m.new.cfg.Numbered:
 		return nil, fmt.Errorf("the lock %s cannot be moved to a lock in the layout %s, whose tokens cannot go on from those that were given out: use the layout %s there",
-			m.old.name, m.new.Config.Layout, leasehold.LayoutObject)
+			m.old.name, m.new.cfg.Layout, leasehold.LayoutObject)
 	}
 	if opts != nil && opts.Acquire != nil {
 		m.acquire = opts.Acquire
@@ -169,13 +169,13 @@ func (m *mover) do(ctx context.Context, step candidate.MoveStep) error {
 	now, id := time.Now(), newWriteID()
 	switch step {
 	case candidate.MoveClose:
-		return m.new.write(ctx, candidate.Write{Op: candidate.Free, Record: m.move.Closed(m.new.Config, id, m.new.at.Date, now)})
+		return m.new.write(ctx, candidate.Write{Op: candidate.Free, Record: m.move.Closed(m.new.cfg, id, m.new.at.Date, now)})
 	case candidate.MoveTake:
 		return m.take(ctx)
 	case candidate.MoveSeal:
 		return m.old.write(ctx, candidate.Write{Op: candidate.Free, Record: m.move.Sealed(m.old.place(), id, now), Expect: m.old.at.Version})
 	default:
-		r := m.move.Opened(m.old.place(), m.new.place(), m.new.Config, id, now)
+		r := m.move.Opened(m.old.place(), m.new.place(), m.new.cfg, id, now)
 		return m.new.write(ctx, candidate.Write{Op: candidate.Free, Record: r, Expect: m.new.at.Version})
 	}
 }
@@ -206,7 +206,7 @@ func (m *mover) take(ctx context.Context) error {
 		}
 		return err
 	}
-	proof := root.Proof(m.lease)
+	proof := leasehold.Internal.Proof(m.lease)
 	m.move.Lease, m.old.known = &proof, false
 	return nil
 }
@@ -229,10 +229,10 @@ func (m *mover) final(err error) bool {
 // may have used it since.
 func (m *mover) arrived(ctx context.Context) (leasehold.Info, error) {
 	if m.new.at.Record.Move.To != "" { // the lock has moved on since
-		_, info, err := root.Look(ctx, m.new.lock)
+		_, info, err := leasehold.Internal.Look(ctx, m.new.lock)
 		return info, err
 	}
-	return root.Describe(m.new.lock.Key(), m.new.at), nil
+	return leasehold.Internal.Describe(m.new.lock.Key(), m.new.at), nil
 }
 
 // left adds to an error what the move leaves behind.

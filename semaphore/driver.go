@@ -83,8 +83,8 @@ func (d *driver) start() error {
 		d.opts.TTL = leasehold.DefaultTTL
 	}
 	if s := d.opts.Session; s != nil {
-		if _, in := sessionView()(s); in != d.st.String() {
-			return fmt.Errorf("its session is in another store: %s", in)
+		if err := leasehold.Internal.Suits(s, d.st); err != nil {
+			return err
 		}
 	}
 	// NewLock checks the options that sessions and locks share.
@@ -125,7 +125,7 @@ func (d *driver) Session(name string) *engine.Session { return d.sessions[name] 
 
 // Watcher returns a watcher for another process's session.
 func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
-	cfg := lockView().Watching()
+	cfg := leasehold.Internal.Watching()
 	cfg.TTL, cfg.Holder = d.opts.TTL, d.opts.Holder
 	return d.traceWatcher(engine.Watcher(d.Place(), session, cfg))
 }
@@ -368,8 +368,7 @@ func (d *driver) join(ctx context.Context, weight int64, wait bool) (under, erro
 			return under{}, err
 		}
 	}
-	inner, _ := sessionView()(s)
-	return under{inner, s}, nil
+	return under{leasehold.Internal.Session(s), s}, nil
 }
 
 // begin returns the semaphore's own session and counts one more user.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/engine"
-	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
@@ -332,11 +331,13 @@ func (e *HeldError) Error() string {
 // Is reports whether target is leasehold.ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == leasehold.ErrHeld }
 
-func init() { inside.ShowTable(infoOf) }
+// Internal is for package admin. Programs cannot name the types that its methods use, and the methods
+// may change in any version.
+var Internal internal
 
-var (
-	lockView    = inside.Seen[*leasehold.Lock, leasehold.Info, leasehold.Detached]
-	sessionView = inside.SeenSession[*leasehold.Session]
-)
+type internal struct{}
+
+// Describe returns the Info for a table under this key.
+func (internal) Describe(key string, t record.Table) Info { return infoOf(key, t) }
 
 func (d *driver) at() layout.Table { return layout.Table{Store: d.st, Key: d.key} }

@@ -32,6 +32,10 @@ type Layout interface {
 	String() string
 }
 
+// Default is the layout of a lock whose options name none. It is a variable so that whole suites can
+// run over another one: go test -ldflags "-X github.com/leasehold/leasehold/internal/layout.Default=epochs".
+var Default = "object"
+
 // A Snapshot is the result of a Look.
 type Snapshot struct {
 	Exists       bool

@@ -18,7 +18,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clock"
-	"github.com/leasehold/leasehold/internal/inside"
+	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/record"
 	_ "github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
@@ -76,14 +76,14 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// Here is the layout that a test runs over: see inside.DefaultLayout.
-func Here() leasehold.Layout { return leasehold.Layout(inside.DefaultLayout) }
+// Here is the layout that a test runs over: see layout.Default.
+func Here() leasehold.Layout { return leasehold.Layout(layout.Default) }
 
 // SetHere changes it, and returns a function that changes it back.
 func SetHere(l leasehold.Layout) (undo func()) {
-	before := inside.DefaultLayout
-	inside.DefaultLayout = string(l)
-	return func() { inside.DefaultLayout = before }
+	before := layout.Default
+	layout.Default = string(l)
+	return func() { layout.Default = before }
 }
 
 // HasEpochs reports whether that makes an object for each acquisition.

@@ -57,10 +57,9 @@ var rules = []rule{
 	{
 		// A program that only holds locks does not link it: the root does not import it.
 		pkg: "admin",
-		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"},
+		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
-	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/protocol/candidate", "internal/record"}},
 	{pkg: "internal/lock", may: []string{"std", "internal/clock", "internal/engine", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
 	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"}},
@@ -74,7 +73,7 @@ var rules = []rule{
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
-	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record", "internal/testenv"}},
+	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/layout", "internal/record", "internal/testenv"}},
 	{pkg: "internal/promtext", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/plain", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/openfiles", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
@@ -148,13 +147,13 @@ var rules = []rule{
 		},
 	},
 
-	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/record"}},
+	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/record"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
 	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/protocol"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
 	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
-	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"}},
+	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"}},
 	{pkg: "metrics", may: []string{"std", ".", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "serve/terraform", may: []string{"std", ".", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/openfiles"}},
@@ -185,7 +184,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/protocol/queue", "internal/record", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/protocol/queue", "internal/record", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {
