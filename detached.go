@@ -242,27 +242,28 @@ func (d *Detached) check() error {
 // an [Election], under a [Session], or in a layout without tokens cannot be detached: Detach
 // returns an error, and the lease stays valid.
 func (l *Lease) Detach(ctx context.Context) (Detached, error) {
-	if err := l.d.detachable(); err != nil {
-		return Detached{}, fmt.Errorf("lock %q: %w", l.d.key, err)
+	d, ok := l.core.Of().(*driver)
+	if !ok {
+		return Detached{}, fmt.Errorf("a lease of %s cannot be detached: it ends with its session", l.core.Of().Where())
+	}
+	if err := d.detachable(); err != nil {
+		return Detached{}, fmt.Errorf("lock %q: %w", d.key, err)
 	}
 	var done <-chan result
-	l.release.Do(func() {
-		l.released = make(chan struct{})
-		done = l.d.detach(l)
-	})
+	l.core.Once(func() { done = d.detach(l) }) //nolint:contextcheck // a detach outlives the context of its caller
 	if done == nil {
-		return Detached{}, fmt.Errorf("the lease of the lock %v cannot be detached: %w", l.d.at, l.Err())
+		return Detached{}, fmt.Errorf("the lease of the lock %v cannot be detached: %w", d.at, l.Err())
 	}
-	r, err := lock.Wait(ctx, l.ctx, done)
+	r, err := lock.Wait(ctx, l.Context(), done)
 	if err != nil {
-		l.d.Cancel()
+		d.Cancel()
 		r = <-done // there is an answer soon, because Cancel sends nothing
 	}
 	switch {
 	case r.err == nil:
-		return l.d.detachedOf(*r.record), nil
+		return d.detachedOf(*r.record), nil
 	case errors.Is(r.err, protocol.ErrCancelled):
-		return Detached{}, fmt.Errorf("the lease of the lock %v is not detached, and is being released: %w", l.d.at, err)
+		return Detached{}, fmt.Errorf("the lease of the lock %v is not detached, and is being released: %w", d.at, err)
 	}
 	return Detached{}, r.err
 }
@@ -287,13 +288,13 @@ func (d *driver) detachable() (err error) {
 func (d *driver) detach(l *Lease) <-chan result {
 	waiter := make(chan result, 1)
 	d.Detach(func() protocol.Event {
-		if lost := context.Cause(l.ctx); lost != nil { // lost in the meantime: nothing is left to hand over
+		if lost := context.Cause(l.Context()); lost != nil { // lost in the meantime: nothing is left to hand over
 			waiter <- result{err: lost}
 			return candidate.Release{}
 		}
 		d.now.waiter = waiter
 		d.traceReleasing()
-		l.end(ErrDetached) // before another process can get the proof of the lease
+		l.core.Finish(ErrDetached) // before another process can get the proof of the lease
 		return candidate.Detach{}
 	})
 	return waiter
@@ -315,11 +316,9 @@ func (d *driver) detached(a candidate.Detached) (unused bool) {
 		d.traceLost(lease, r.err)
 	}
 	told := d.traceReleased(lease, r.err, r.err == nil)
-	lease.outcome = r.err
-	lease.settled.Store(true)
 	d.lease = nil
 	unused = !d.queue.Leave()
-	closeAfter(lease.released, d.Past(), told)
+	lease.core.Settle(r.err, d.Past(), told)
 	d.answer(r)
 	return unused
 }

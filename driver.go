@@ -106,7 +106,7 @@ func (d *driver) Context() context.Context {
 	case d.now.ctx != nil:
 		return d.now.ctx
 	case d.lease != nil:
-		return context.WithoutCancel(d.lease.ctx)
+		return d.lease.core.Values()
 	}
 	return context.Background()
 }
@@ -159,14 +159,38 @@ func (d *driver) asks(ctx context.Context, waiter chan result, a asked) {
 	n.ctx, n.began, n.waiter, n.seen, n.term, n.trace = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, a.term, a.trace
 }
 
-// release ends the lease and sends the release, which may name a successor.
-func (d *driver) release(l *Lease, successor string) {
+// Key, Where, Holder, TTL and Weight describe the lock's leases: see [lock.Holding].
+func (d *driver) Key() string        { return d.key }
+func (d *driver) Where() string      { return "the lock " + d.at.String() }
+func (d *driver) Holder() string     { return d.opts.Holder }
+func (d *driver) TTL() time.Duration { return d.opts.TTL }
+func (d *driver) Weight() int        { return 1 }
+
+// ValidUntil returns the clock reading at which the latest lease ceases to be valid.
+func (d *driver) ValidUntil() time.Duration {
+	until := d.Until()
+	if s := d.opts.Session; s != nil {
+		until = min(until, s.inner.Until())
+	}
+	return until
+}
+
+// SessionErr returns why the session has ended.
+func (d *driver) SessionErr() error {
+	if s := d.opts.Session; s != nil {
+		return s.Err()
+	}
+	return nil
+}
+
+// Free ends the lease and sends the release, which may name a successor.
+func (d *driver) Free(l *lock.Lease, successor string) {
 	d.Release(func() candidate.Release {
 		if successor == "" {
 			successor = d.now.longestWaiting()
 		}
 		d.traceReleasing()
-		l.end(ErrReleased)
+		l.Finish(ErrReleased)
 		// Not in an election: Resign promises that the lock is then free for others too.
 		pass := d.now.changed == nil && d.queue.Waiting()
 		return candidate.Release{Successor: d.encodable(successor), Pass: pass}
@@ -182,11 +206,11 @@ func (d *driver) nameSuccessor(successor string) (known time.Duration) {
 	return d.now.known
 }
 
-// giveUp ends a lease whose work has not stopped. It must still be released.
-func (d *driver) giveUp(l *Lease, why error) {
+// GiveUp ends a lease whose work has not stopped. It must still be released.
+func (d *driver) GiveUp(l *lock.Lease, why error) {
 	d.Enter()
 	defer d.Leave()
-	if d.lease == l {
+	if d.lease != nil && &d.lease.core == l {
 		d.Step(candidate.GiveUp{Err: why})
 	}
 }
@@ -195,8 +219,8 @@ func (d *driver) giveUp(l *Lease, why error) {
 // does not tell the candidate: the engine first ends the validity of all leases under the
 // session and then tells each candidate, which takes time (rule D7).
 func (d *driver) EndLease(why error) {
-	if l := d.lease; l != nil && l.ctx.Err() == nil {
-		l.end(fmt.Errorf("%w: %w", ErrLost, why))
+	if l := d.lease; l != nil && l.Context().Err() == nil {
+		l.core.Finish(fmt.Errorf("%w: %w", ErrLost, why))
 	}
 }
 
@@ -223,28 +247,13 @@ func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) (next pro
 	return next
 }
 
-// closeAfter closes c once the other two channels are closed. Either may be nil.
-func closeAfter(c chan struct{}, one, other <-chan struct{}) {
-	if one == nil && other == nil {
-		close(c)
-		return
-	}
-	go func() {
-		for _, before := range []<-chan struct{}{one, other} {
-			if before != nil {
-				<-before
-			}
-		}
-		close(c)
-	}()
-}
-
 // report tells the user what the candidate reports. It returns true when a lease has been given up
 // and nobody in this process waits for the next one.
 func (d *driver) report(action protocol.Action) (unused bool) {
 	switch a := action.(type) {
 	case candidate.Granted:
-		d.lease = newLease(d.now.ctx, d, d.Candidate())
+		d.lease = new(Lease)
+		d.lease.core.Begin(d.now.ctx, d, d.Candidate().Lease().Token, termsOf(d.Candidate()))
 		d.traceGranted()
 		d.seenNew() // the lease and its holder become known together
 		d.answer(result{lease: d.lease})
@@ -390,12 +399,12 @@ func (d *driver) renewed() {
 
 func (d *driver) lost(cause error) {
 	lease := d.lease
-	lease.end(cause)
+	lease.core.Finish(cause)
 	d.traceLost(lease, cause)
-	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
+	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", lease.core.Token, "error", cause)
 	// The lost lease keeps others out until it is released. A TTL is enough for work that heeds
 	// its context.
-	d.now.forgot = time.AfterFunc(lease.ttl(), d.warnOwn)
+	d.now.forgot = time.AfterFunc(lease.core.TTL(), d.warnOwn)
 	if d.opts.OnLost != nil {
 		d.call("OnLost", func() { d.opts.OnLost(lease, cause) })
 	}
@@ -409,18 +418,16 @@ func (d *driver) released(err error) (unused bool) {
 		err = d.left()
 	}
 	if err != nil { // nil must mean that the lease certainly no longer holds the lock
-		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, lease.ttl(), err)
+		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, lease.core.TTL(), err)
 	}
 	if d.now.forgot != nil {
 		d.now.forgot.Stop()
 	}
 	told := d.traceReleased(lease, err, false)
 	d.seenNew() // the end of the lease and the free lock become known together
-	lease.outcome = err
-	lease.settled.Store(true)
 	d.lease = nil
 	unused = !d.queue.Leave()
-	closeAfter(lease.released, past, told) // last, so that the caller's next attempt finds the queue empty
+	lease.core.Settle(err, past, told) // last, so that the caller's next attempt finds the queue empty
 	return unused
 }
 
@@ -428,7 +435,7 @@ func (d *driver) released(err error) (unused bool) {
 // release, and others may see the lease as held for a while.
 func (d *driver) left() error {
 	r, _, _ := d.Candidate().Observed()
-	if s := d.opts.Session; s != nil && r.Session == s.Key() && r.Token == int64(d.lease.token) && errors.Is(context.Cause(d.lease.ctx), ErrReleased) {
+	if s := d.opts.Session; s != nil && r.Session == s.Key() && r.Token == d.lease.core.Token && errors.Is(context.Cause(d.lease.Context()), ErrReleased) {
 		return s.Err()
 	}
 	return nil
@@ -544,6 +551,19 @@ func (internal) Watching() candidate.Config {
 	defaults, _ := (*LockOptions)(nil).withDefaults() // the defaults are valid
 	return defaults.watching()
 }
+
+// NewLease returns a lease of what is not a lock.
+func (internal) NewLease(ctx context.Context, of lock.Holding, token int64, terms *lock.Terms) *Lease {
+	l := new(Lease)
+	l.core.Begin(ctx, of, token, terms)
+	return l
+}
+
+// Core returns how the lease ends.
+func (internal) Core(l *Lease) *lock.Lease { return &l.core }
+
+// Terms returns what options ask for.
+func (internal) Terms(opts []AcquireOption) (candidate.Terms, error) { return termsFrom(opts) }
 
 // Session returns the session's engine.
 func (internal) Session(s *Session) *engine.Session { return s.engineOf() }

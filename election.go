@@ -287,11 +287,11 @@ func (e *Election) finish(ctx context.Context, t *term) error {
 	e.mu.Unlock()
 	last, done := lock.Last(ctx)
 	defer done()
-	err := t.lease.free(last, successor)
+	err := t.lease.core.Free(last, successor)
 	if err != nil {
 		e.lock.d.opts.Logger.Warn("leadership not released", "lock", e.lock.d.at.String(), "error", err)
 	}
-	t.end = t.lease.ended(err)
+	t.end = t.lease.core.Ended(err)
 	close(t.over)
 	return err
 }
@@ -324,14 +324,14 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	case t != nil:
 		e.giveNotice(ctx, t, successor)
 		t.stop(ErrResigned)
-		if _, err := lock.Wait(ctx, t.lease.ctx, t.over); err != nil {
+		if _, err := lock.Wait(ctx, t.lease.Context(), t.over); err != nil {
 			return fmt.Errorf("the work of %v has not stopped and been released yet: %w", e.lock.d.at, err)
 		}
 		return t.end
-	case lease == nil || lease.settled.Load():
+	case lease == nil || lease.core.Settled():
 		return ErrNotLeading
 	}
-	return lease.releaseTo(ctx, successor)
+	return lease.core.Release(ctx, successor)
 }
 
 // giveNotice lets the work of a term continue until the successor knows that it is next. A successor

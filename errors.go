@@ -1,13 +1,13 @@
 package leasehold
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
@@ -32,7 +32,7 @@ var (
 	// [WithoutRenewal].
 	ErrTimeUp = candidate.ErrTimeUp
 	// ErrReleased: the lease was released. It is the cause of its context's end, not a failure.
-	ErrReleased = errors.New("the lease was released")
+	ErrReleased = lock.ErrReleased
 	// ErrDetached: the lease was detached with [Lease.Detach]. It is the cause of its
 	// context's end, not a failure.
 	ErrDetached = errors.New("the lease was detached")
@@ -135,14 +135,14 @@ func (d *driver) ownSession(r record.Record) bool {
 func (d *driver) warnOwn() {
 	d.Locked(func() {
 		if d.lease != nil && d.lease.advice() != "" {
-			d.opts.Logger.Warn("a lost lease has not been released", "lock", d.at.String(), "token", int64(d.lease.token), "advice", notReleased)
+			d.opts.Logger.Warn("a lost lease has not been released", "lock", d.at.String(), "token", d.lease.core.Token, "advice", notReleased)
 		}
 	})
 }
 
 // advice returns what to do about an invalid lease that keeps others out.
 func (l *Lease) advice() string {
-	if errors.Is(context.Cause(l.ctx), ErrLost) {
+	if l.core.Lost() != nil {
 		return notReleased
 	}
 	return ""

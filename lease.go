@@ -2,17 +2,12 @@ package leasehold
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/lock"
-	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
@@ -24,27 +19,7 @@ import (
 //
 // Leases are from Gray and Cheriton (1989): rights that expire by clocks that agree only
 // on their rate. The token is Chubby's sequencer, known from Kleppmann as fencing token.
-type Lease struct {
-	d      *driver
-	token  Token
-	terms  *leaseTerms // nil: those of the Lock
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-
-	release  sync.Once
-	settled  atomic.Bool   // the release is
-	released chan struct{} // made when the release begins, closed when it is settled
-	outcome  error         // of the release; set before released is closed
-}
-
-// newLease keeps the values of the acquisition's context but not its end, because a timeout for
-// the wait must not end the work.
-func newLease(ctx context.Context, d *driver, c *candidate.Machine) *Lease {
-	r := c.Lease()
-	l := &Lease{d: d, token: Token(r.Token), terms: termsOf(c)}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	return l
-}
+type Lease struct{ core lock.Lease }
 
 // Context returns a context that ends when the lease is lost or released;
 // context.Cause then returns what [Lease.Err] does. It carries the values of the context
@@ -52,35 +27,25 @@ func newLease(ctx context.Context, d *driver, c *candidate.Machine) *Lease {
 //
 // A request made with this context is cancelled when the lease ends. The request may have
 // taken effect all the same, or may do so later: only a check of the token prevents that.
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context { return l.core.Context() }
 
 // Done returns a channel that is closed when the lease is lost or released. After the
 // machine was suspended, that may take up to a second; Valid knows at once.
-func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
+func (l *Lease) Done() <-chan struct{} { return l.core.Context().Done() }
 
 // Key returns the lock's name in its store.
-func (l *Lease) Key() string { return l.d.key }
+func (l *Lease) Key() string { return l.core.Of().Key() }
 
 // Token returns the lease's number, which is larger than that of every earlier lease of
 // the lock. It does not change when the lease ends. In layouts without tokens it is
 // [NoToken].
-func (l *Lease) Token() Token { return l.token }
+func (l *Lease) Token() Token { return Token(l.core.Token) }
 
 // Holder returns the holder's name in the record of this lease.
-func (l *Lease) Holder() string {
-	if l.terms != nil && l.terms.Holder != "" {
-		return l.terms.Holder
-	}
-	return l.d.opts.Holder
-}
+func (l *Lease) Holder() string { return l.core.Holder() }
 
-// ttl returns the TTL in the lease's records.
-func (l *Lease) ttl() time.Duration {
-	if l.terms != nil && l.terms.TTL > 0 {
-		return l.terms.TTL
-	}
-	return l.d.opts.TTL
-}
+// Weight returns the number of slots that a lease of a semaphore holds. It is 1 for a lock.
+func (l *Lease) Weight() int { return l.core.Of().Weight() }
 
 // Valid reports whether the lease is valid now: whether less than TTL − margin has passed
 // since its last renewal was sent, where the margin is TTL/12 + 10 ms. Under a [Session],
@@ -89,23 +54,7 @@ func (l *Lease) ttl() time.Duration {
 //
 // Valid reads the clock, sends nothing and never blocks. Call it before each step that
 // only the holder may take: an earlier result says nothing about now.
-func (l *Lease) Valid() bool { return clock.Now() < l.until() }
-
-// until returns the reading of the clock at which the lease expires: its own deadline or its
-// session's, whichever is earlier (rule D4).
-//
-// The engine's reading is that of its latest lease, which may be a later one. So this lease's end is
-// looked up after it: an earlier lease has ended before a later one begins.
-func (l *Lease) until() time.Duration {
-	until := l.d.Until()
-	if s := l.d.opts.Session; s != nil {
-		until = min(until, s.inner.Until())
-	}
-	if l.ctx.Err() != nil {
-		return 0
-	}
-	return until
-}
+func (l *Lease) Valid() bool { return l.core.Valid() }
 
 // Deadline returns the time at which the lease ends unless it is renewed first, as a
 // reading of Go's monotonic clock for timers. It moves with each renewal, so do not keep
@@ -113,30 +62,12 @@ func (l *Lease) until() time.Duration {
 //
 // The deadline may be early but never late, with one exception: Go's monotonic clock can
 // stop while the machine is suspended. Call Valid before you act.
-func (l *Lease) Deadline() time.Time {
-	now := time.Now() // before the other clock: a pause in between makes it early
-	deadline := l.until()
-	if deadline == 0 {
-		return time.Time{}
-	}
-	return now.Add(deadline - clock.Now())
-}
+func (l *Lease) Deadline() time.Time { return l.core.Deadline() }
 
 // End returns the time at which the lease ends even if it is renewed, because of
 // [WithMaxHold] or [WithoutRenewal]. It is the zero time if there is no such limit or if
 // the lease has ended.
-func (l *Lease) End() time.Time {
-	now := time.Now() // as in Deadline
-	switch deadline := l.Deadline(); {
-	case l.terms == nil || deadline.IsZero():
-		return time.Time{}
-	case l.terms.NoRenewal:
-		return deadline
-	case l.terms.MaxHold == 0:
-		return time.Time{}
-	}
-	return now.Add(l.terms.end - clock.Now())
-}
+func (l *Lease) End() time.Time { return l.core.End() }
 
 // Err returns nil while the lease is held, [ErrReleased] after Release was called,
 // [ErrDetached] after Detach was called, and an error that matches [ErrLost] if the lease
@@ -144,26 +75,7 @@ func (l *Lease) End() time.Time {
 //
 // Err reads the clock, as Valid does. So after the machine was suspended, it may match
 // ErrLost shortly before Done is closed.
-func (l *Lease) Err() error {
-	if cause := context.Cause(l.ctx); cause != nil {
-		return cause
-	}
-	if l.Valid() {
-		return nil
-	}
-	if s := l.d.opts.Session; s != nil && s.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrLost, s.Err())
-	}
-	expired := protocol.ErrExpired
-	if t := l.terms; t != nil {
-		expired = t.Expiry(clock.Now(), t.end, l.ttl())
-	}
-	return fmt.Errorf("%w: %w", ErrLost, expired)
-}
-
-// end ends the lease, which is valid only while its context is. So work that is told to stop finds it
-// invalid. The driver calls it.
-func (l *Lease) end(cause error) { l.cancel(cause) }
+func (l *Lease) Err() error { return l.core.Err() }
 
 // Abandon ends the lease at once without freeing the lock. The lease is no longer valid
 // or renewed, and its context ends with an error that matches [ErrLost] and cause. The
@@ -172,16 +84,7 @@ func (l *Lease) end(cause error) { l.cancel(cause) }
 //
 // Abandon sends nothing and never blocks, so the work itself may call it. Package fence
 // calls it when a resource rejects the lease's token.
-func (l *Lease) Abandon(cause error) { l.d.giveUp(l, cause) }
-
-// beginRelease begins the release, and may name a successor. Several callers may want it at once:
-// the work, Do's clean-up, the end of a campaign. The first begins it, and all wait for the same one.
-func (l *Lease) beginRelease(successor string) {
-	l.release.Do(func() {
-		l.released = make(chan struct{})
-		l.d.release(l, successor)
-	})
-}
+func (l *Lease) Abandon(cause error) { l.core.Of().GiveUp(&l.core, cause) }
 
 // Release ends the lease and frees the lock with one write. All work under the lease must
 // have stopped before. Release must also be called for a lost lease: it frees what the
@@ -200,30 +103,7 @@ func (l *Lease) beginRelease(successor string) {
 //
 // You need not handle an error that matches neither ctx.Err() nor ErrLost, and a retry
 // changes nothing: others see the lock as held for a little over its TTL.
-func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
-
-func (l *Lease) releaseTo(ctx context.Context, successor string) error {
-	ctx, cancel := lock.Grace(ctx)
-	defer cancel()
-	return l.ended(l.free(ctx, successor))
-}
-
-// free begins the release and waits for it. The error says why the lock may still be held.
-func (l *Lease) free(ctx context.Context, successor string) error {
-	l.beginRelease(successor)
-	if _, err := lock.Wait(ctx, l.ctx, l.released); err != nil {
-		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, err)
-	}
-	return l.outcome
-}
-
-// ended adds the loss of the lease, if it was lost, to the outcome of free.
-func (l *Lease) ended(outcome error) error {
-	if lost := context.Cause(l.ctx); errors.Is(lost, ErrLost) {
-		return errors.Join(lost, outcome)
-	}
-	return outcome
-}
+func (l *Lease) Release(ctx context.Context) error { return l.core.Release(ctx, "") }
 
 // SetMeta replaces the metadata in this lease's record, which came from [LockOptions.Meta] or
 // [WithMeta]: to show a job's progress, for example. All later renewals of this lease carry it;
@@ -247,8 +127,12 @@ func (l *Lease) ended(outcome error) error {
 // [LayoutMarker], whose object cannot be overwritten. [Lease.Detach] leaves the record as it
 // was last written.
 func (l *Lease) SetMeta(ctx context.Context, meta map[string]string) error {
-	if err := l.d.metaFits(l, meta); err != nil {
-		return fmt.Errorf("the meta data of the lock %v: %w", l.d.at, err)
+	d, ok := l.core.Of().(*driver)
+	if !ok {
+		return fmt.Errorf("a lease of %s has no meta data of its own", l.core.Of().Where())
+	}
+	if err := d.metaFits(l, meta); err != nil {
+		return fmt.Errorf("the meta data of the lock %v: %w", d.at, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -256,19 +140,19 @@ func (l *Lease) SetMeta(ctx context.Context, meta map[string]string) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	call := l.d.setMeta(l, meta)
+	call := d.setMeta(l, meta)
 	select {
 	case <-call.landed:
 	case <-ctx.Done():
 	case <-l.Done():
 	}
-	if l.d.forgetMeta(call) {
+	if d.forgetMeta(call) {
 		return nil
 	}
 	if err := l.Err(); err != nil {
-		return fmt.Errorf("the lease of the lock %v ended before its meta data was known to have landed: %w", l.d.at, err)
+		return fmt.Errorf("the lease of the lock %v ended before its meta data was known to have landed: %w", d.at, err)
 	}
-	return fmt.Errorf("the meta data of the lock %v may still land: %w", l.d.at, ctx.Err())
+	return fmt.Errorf("the meta data of the lock %v may still land: %w", d.at, ctx.Err())
 }
 
 // metaFits returns why the lease's record cannot carry meta.
@@ -303,7 +187,7 @@ func (d *driver) setMeta(l *Lease, meta map[string]string) *metaCall {
 	calls := &d.now.metaCalls
 	calls.last++
 	call := &metaCall{lease: l, number: calls.last, landed: make(chan struct{})}
-	if d.lease != l || l.ctx.Err() != nil {
+	if d.lease != l || l.Context().Err() != nil {
 		return call
 	}
 	calls.waiting = append(calls.waiting, call)

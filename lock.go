@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"time"
 
@@ -179,11 +180,11 @@ func (l *Lock) acquire(ctx context.Context, a asked) (*Lease, error) {
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
 		// The lease came as the caller gave up: undo it, as if it had come later.
-		r.lease.beginRelease("")
+		r.lease.core.BeginRelease("")
 		return nil, ctx.Err()
 	case r.lease != nil && l.d.opts.Session != nil && r.lease.Err() != nil:
 		err := r.lease.Err() // the session had expired before
-		r.lease.beginRelease("")
+		r.lease.core.BeginRelease("")
 		return nil, l.d.explain(err)
 	case r.lease != nil:
 		return r.lease, nil
@@ -267,30 +268,13 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	if err != nil {
 		return err
 	}
-	return lease.do(ctx, f)
+	return lease.do(ctx, l.d.opts.Logger, f)
 }
 
 // do is Do for a lease that has been acquired.
-func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
-	work, cancel := context.WithCancelCause(ctx)
-	context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
-	defer func() {
-		cancel(nil)
-		// Read before the release, which ends every lease. f may have ended the lease itself.
-		lost := l.Err()
-		if errors.Is(lost, ErrDetached) || errors.Is(lost, ErrReleased) {
-			lost = nil
-		}
-		last, done := lock.Last(ctx)
-		defer done()
-		if e := l.Release(last); e != nil && lost == nil {
-			l.d.opts.Logger.Warn("lock not released", "lock", l.d.key, "error", e)
-		}
-		if lost != nil {
-			err = errors.Join(err, lost)
-		}
-	}()
-	return f(work, l)
+func (l *Lease) do(ctx context.Context, log *slog.Logger, f func(ctx context.Context, lease *Lease) error) error {
+	work := func(ctx context.Context) error { return f(ctx, l) }
+	return l.core.Do(ctx, work, func(err error) { log.Warn("lock not released", "lock", l.Key(), "error", err) })
 }
 
 // Inspect reads the lock with one read, without taking it. If the lock does not exist,
@@ -420,17 +404,10 @@ func (d *driver) terms(opts []AcquireOption) (candidate.Terms, error) {
 	if len(opts) == 0 {
 		return candidate.Terms{}, nil
 	}
-	var a acquisition
-	for _, option := range opts {
-		if option == nil {
-			continue
-		}
-		if err := option(&a); err != nil {
-			return a.terms, fmt.Errorf("the lock %v: %w", d.at, err)
-		}
+	t, err := termsFrom(opts)
+	if err == nil {
+		err = t.Check(d.opts.Session != nil)
 	}
-	t := a.terms
-	err := t.Check(d.opts.Session != nil)
 	if err == nil && t.HoldAtLeast > 0 && !d.opts.Layout.Tokens() {
 		err = fmt.Errorf("the layout %s cannot keep a shortest hold: a lock that is free has no record", d.opts.Layout)
 	}
@@ -450,16 +427,25 @@ func (d *driver) terms(opts []AcquireOption) (candidate.Terms, error) {
 	return t, err
 }
 
-// leaseTerms are the terms of a lease with options, and the reading of the clock at which they end it.
-type leaseTerms struct {
-	candidate.Terms
-	end time.Duration
+// termsFrom returns what the options ask for, without checking that it can be had.
+func termsFrom(opts []AcquireOption) (candidate.Terms, error) {
+	var a acquisition
+	for _, option := range opts {
+		if option == nil {
+			continue
+		}
+		if err := option(&a); err != nil {
+			return a.terms, err
+		}
+	}
+	return a.terms, nil
 }
 
-func termsOf(c *candidate.Machine) *leaseTerms {
+// termsOf returns the terms of the candidate's lease, or nil if its acquisition had no options.
+func termsOf(c *candidate.Machine) *lock.Terms {
 	t, end := c.Terms()
 	if t.None() {
 		return nil
 	}
-	return &leaseTerms{t, end}
+	return &lock.Terms{Terms: t, End: end}
 }

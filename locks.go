@@ -87,7 +87,7 @@ func (l *Locks) Do(ctx context.Context, key string, f func(ctx context.Context, 
 	if err != nil {
 		return err
 	}
-	return lease.do(ctx, f)
+	return lease.do(ctx, l.opts.Logger, f)
 }
 
 // Inspect reads the key's lock without taking it: see [Lock.Inspect]. As there, the result
@@ -289,7 +289,7 @@ func (l *locker) Lock() {
 	stop := context.AfterFunc(lease.Context(), func() { l.lost(lease.Err()) })
 	unlock := func() {
 		unheard := stop()
-		err := lease.do(context.Background(), func(context.Context, *Lease) error { return nil })
+		err := lease.do(context.Background(), l.locks.opts.Logger, func(context.Context, *Lease) error { return nil })
 		if err != nil && unheard {
 			l.lost(err)
 		}

@@ -112,7 +112,7 @@ func (g *gathering) giveBack(ctx context.Context, from, to int) error {
 	return freeAll(leases, func(l *Lease) error {
 		last, cancel := lock.Grace(ctx)
 		defer cancel()
-		return l.free(last, "")
+		return l.core.Free(last, "")
 	})
 }
 
@@ -206,15 +206,16 @@ func (r *race) end(winner *Lease, err error) (*Lease, error) {
 	for ; r.running > 0; r.running-- {
 		// Its release continues in the background, because the caller already has a lease.
 		if late := <-r.ends; late.lease != nil {
-			late.lease.beginRelease("")
+			late.lease.core.BeginRelease("")
 		}
 	}
 	if winner == nil {
 		return nil, err
 	}
 	if err := winner.Err(); err != nil { // lost before the others had ended
-		winner.beginRelease("")
-		return nil, winner.d.explain(err)
+		winner.core.BeginRelease("")
+		d, _ := winner.core.Of().(*driver)
+		return nil, d.explain(err)
 	}
 	return winner, nil
 }

@@ -136,7 +136,7 @@ func (h heartbeat) Unused() {
 	var lease *Lease
 	h.Locked(func() { lease = h.lease })
 	if lease != nil {
-		lease.beginRelease("")
+		lease.core.BeginRelease("")
 	}
 }
 

@@ -177,7 +177,7 @@ func (d *driver) traceLook(ctx context.Context, sent time.Duration, err error) {
 func (d *driver) traceGranted() {
 	if t := d.traces(); t != nil {
 		t.granted, t.ended, t.releasing, t.lost, t.renewing = clock.Now(), 0, 0, false, 0
-		d.now.trace.done(d.lease.token, t.over, nil)
+		d.now.trace.done(d.lease.Token(), t.over, nil)
 	}
 }
 
@@ -187,7 +187,7 @@ func (d *driver) traceRenewed() {
 		return
 	}
 	lock.Tell(d.Context(), t.events, "Renewed", d.opts.Trace.Renewed, TraceRenewed{
-		TraceSubject: d.subject(d.lease.Holder()), Time: time.Now(), Token: d.lease.token,
+		TraceSubject: d.subject(d.lease.Holder()), Time: time.Now(), Token: d.lease.Token(),
 		Took: clock.Now() - t.renewing, Requests: t.sent, Left: t.left, TTL: d.Candidate().Lease().TTL,
 	})
 	t.renewing = 0
@@ -199,8 +199,8 @@ func (d *driver) traceLost(l *Lease, cause error) {
 		return
 	}
 	t.ended, t.lost, t.renewing = clock.Now(), true, 0
-	lock.Tell(l.traceContext(), t.events, "Lost", d.opts.Trace.Lost, TraceLost{
-		TraceSubject: d.subject(l.Holder()), Time: time.Now(), Token: l.token, Cause: cause, Held: t.ended - t.granted,
+	lock.Tell(l.core.Values(), t.events, "Lost", d.opts.Trace.Lost, TraceLost{
+		TraceSubject: d.subject(l.Holder()), Time: time.Now(), Token: l.Token(), Cause: cause, Held: t.ended - t.granted,
 	})
 }
 
@@ -222,14 +222,11 @@ func (d *driver) traceReleased(l *Lease, err error, detached bool) (told <-chan 
 	if t == nil {
 		return nil
 	}
-	return lock.TellLast(l.traceContext(), t.events, "Released", d.opts.Trace.Released, TraceReleased{
-		TraceSubject: d.subject(l.Holder()), Time: time.Now(), Token: l.token, Held: t.ended - t.granted,
+	return lock.TellLast(l.core.Values(), t.events, "Released", d.opts.Trace.Released, TraceReleased{
+		TraceSubject: d.subject(l.Holder()), Time: time.Now(), Token: l.Token(), Held: t.ended - t.granted,
 		Took: clock.Now() - t.releasing, Err: err, Lost: t.lost, Detached: detached,
 	})
 }
-
-// traceContext returns a context with the values of the lease's context.
-func (l *Lease) traceContext() context.Context { return context.WithoutCancel(l.ctx) }
 
 func (d *driver) traceTrouble(err error) {
 	if t := d.traces(); t != nil {

@@ -371,7 +371,7 @@ func newPatient(t *testing.T, st store.Store, name string, ttl time.Duration) *u
 	return &user{s, net}
 }
 
-func (u *user) take(t *testing.T, weight int) *semaphore.Lease {
+func (u *user) take(t *testing.T, weight int) *leasehold.Lease {
 	t.Helper()
 	l, err := u.Acquire(t.Context(), weight)
 	if err != nil {
@@ -381,7 +381,7 @@ func (u *user) take(t *testing.T, weight int) *semaphore.Lease {
 }
 
 // end ends a user in order.
-func (u *user) end(t *testing.T, leases ...*semaphore.Lease) {
+func (u *user) end(t *testing.T, leases ...*leasehold.Lease) {
 	t.Helper()
 	for _, l := range leases {
 		if err := l.Release(t.Context()); err != nil && !errors.Is(err, leasehold.ErrLost) {
@@ -484,7 +484,7 @@ func TestBreakSeat(t *testing.T) {
 			t.Errorf("of another token than the only one: %+v, %v", e, err)
 		}
 		two, other := a.take(t, 1), b.take(t, 1)
-		waited := make(chan *semaphore.Lease, 1)
+		waited := make(chan *leasehold.Lease, 1)
 		go func() {
 			l, err := c.Acquire(t.Context(), 2)
 			if err != nil {
@@ -535,7 +535,7 @@ func TestBreakSeatIsOvertaken(t *testing.T) {
 		mem := memstore.New()
 		a, b := newUser(t, mem, "a"), newUser(t, mem, "b")
 		held := a.take(t, 1)
-		joined := make(chan *semaphore.Lease)
+		joined := make(chan *leasehold.Lease)
 		st := faultstore.Wrap(mem, &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayBefore, Delay: time.Second, Op: "put", Key: "jobs/s", Nth: 1}}})
 		go func() {
 			time.Sleep(500 * time.Millisecond)

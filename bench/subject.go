@@ -187,8 +187,8 @@ func openFair(peers bool) func(context.Context, *bench, *place, time.Duration) (
 		if err != nil {
 			return nil, err
 		}
-		c := &ours[*semaphore.Lease]{locks: map[string]locker[*semaphore.Lease]{}}
-		c.make = func(name string) (locker[*semaphore.Lease], error) {
+		c := &ours[*leasehold.Lease]{locks: map[string]locker[*leasehold.Lease]{}}
+		c.make = func(name string) (locker[*leasehold.Lease], error) {
 			opts := &semaphore.Options{TTL: ttl}
 			var h *hearing
 			if peers {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
@@ -32,7 +33,7 @@ func TestChanged(t *testing.T) {
 			locks[name] = l
 		}
 		held := must(locks["a"].Acquire(t.Context()))
-		got := make(chan *semaphore.Lease)
+		got := make(chan *leasehold.Lease)
 		go func() { got <- must(locks["b"].Acquire(t.Context())) }()
 		time.Sleep(9 * time.Hour)
 		began := time.Now()

@@ -3,7 +3,7 @@
 // object in a store.
 //
 //	sem, err := semaphore.New(st, "licences/solver", 3, nil)
-//	err = sem.Do(ctx, 1, func(ctx context.Context, lease *semaphore.Lease) error {
+//	err = sem.Do(ctx, 1, func(ctx context.Context, lease *leasehold.Lease) error {
 //		return solve(ctx) // ctx ends before another caller can get the slot
 //	})
 //

@@ -57,20 +57,66 @@ type under struct {
 	outer *leasehold.Session
 }
 
-// caller is an acquisition, and then its lease.
+// caller is an acquisition, and then what its lease belongs to.
 type caller struct {
-	ctx    context.Context
-	trace  *acquiring  // nil: not traced
-	waiter chan result // nil: already answered
-	lease  *Lease
+	d      *driver
+	n      queue.Caller
+	ctx    context.Context // has the values of the caller's, and does not end
+	trace  *acquiring      // nil: not traced
+	waiter chan result     // nil: already answered
 	under  under
 	weight int64
 	holder string
+
+	lease *leasehold.Lease
+	times times
 }
 
 type result struct {
-	lease *Lease
+	lease *leasehold.Lease
 	err   error
+}
+
+// Key, Where, Holder, TTL, Weight, ValidUntil and SessionErr describe the lease: see [lock.Holding].
+func (c *caller) Key() string               { return c.d.key }
+func (c *caller) Where() string             { return "seats in " + c.d.at().String() }
+func (c *caller) Holder() string            { return c.holder }
+func (c *caller) TTL() time.Duration        { return c.d.opts.TTL }
+func (c *caller) Weight() int               { return int(c.weight) }
+func (c *caller) ValidUntil() time.Duration { return c.under.inner.Until() }
+func (c *caller) SessionErr() error         { return c.under.outer.Err() }
+
+// Free begins the release. After the process was suspended, the lease may have expired unnoticed. Others
+// may have had the slots since, so the release must report the loss.
+func (c *caller) Free(l *lock.Lease, _ string) {
+	// Validity ends before anything is sent (rule T4).
+	c.d.Leave(queue.Leave{Caller: c.n}, func() bool {
+		if l.Context().Err() == nil && !l.Valid() {
+			c.lose(c.under.outer.Err())
+		}
+		c.traceReleasing()
+		l.Finish(leasehold.ErrReleased)
+		return true
+	})
+}
+
+// GiveUp ends the lease without releasing its slots.
+func (c *caller) GiveUp(_ *lock.Lease, why error) {
+	cause := protocol.ErrGivenUp
+	if why != nil {
+		cause = fmt.Errorf("%w: %w", cause, why)
+	}
+	c.d.Locked(func() { c.lose(cause) })
+}
+
+// lose ends a lease that was not released, unless it has ended. The engine is locked.
+func (c *caller) lose(why error) {
+	if c.lease.Context().Err() != nil {
+		return
+	}
+	cause := fmt.Errorf("%w: %w", leasehold.ErrLost, why)
+	leasehold.Internal.Core(c.lease).Finish(cause)
+	c.d.lost(c, cause)
 }
 
 // start checks the options and creates the engine.
@@ -134,7 +180,7 @@ func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
 func (d *driver) EndLease(why error) {
 	for _, c := range d.callers {
 		if c.lease != nil && c.under.inner.Over() != nil {
-			c.lease.lose(why)
+			c.lose(why)
 		}
 	}
 }
@@ -153,8 +199,9 @@ func (d *driver) report(action protocol.Action) {
 	switch a := action.(type) {
 	case queue.Seated:
 		c := d.callers[a.Caller]
-		c.lease = newLease(d, a.Caller, c, leasehold.Token(a.Token))
-		c.trace.done(c.lease.token, d.traces.over, nil)
+		c.lease = leasehold.Internal.NewLease(c.ctx, c, a.Token, nil)
+		c.times.granted = engine.Process{}.Now().Clock
+		c.trace.done(c.lease.Token(), d.traces.over, nil)
 		c.answer(result{lease: c.lease})
 	case queue.Full:
 		d.callers[a.Caller].answer(result{err: &HeldError{infoOf(d.key, a.Table)}})
@@ -191,13 +238,14 @@ func (d *driver) unseated(a queue.Unseated) {
 		}
 		return
 	}
-	c.lease.lose(a.Err)
+	c.lose(a.Err)
 }
 
 // lost reports a lease that ended before it was released.
-func (d *driver) lost(l *Lease, cause error) {
-	d.traceLost(l, cause)
-	d.opts.Logger.Info("lease lost", "semaphore", d.at().String(), "token", int64(l.token), "error", cause)
+func (d *driver) lost(c *caller, cause error) {
+	l := c.lease
+	d.traceLost(c, cause)
+	d.opts.Logger.Info("lease lost", "semaphore", d.at().String(), "token", int64(l.Token()), "error", cause)
 	if d.opts.OnLost != nil {
 		d.calls.Add("OnLost", func() { d.opts.OnLost(l, cause) })
 	}
@@ -206,24 +254,13 @@ func (d *driver) lost(l *Lease, cause error) {
 func (d *driver) vacated(a queue.Vacated) {
 	c := d.callers[a.Caller]
 	if c.lease != nil {
-		if a.Err != nil {
-			c.lease.outcome = fmt.Errorf("the seat in %v may still be taken for held, until the end of its session is known to others: %w", d.at(), a.Err)
+		outcome := a.Err
+		if outcome != nil {
+			outcome = fmt.Errorf("the seat in %v may still be taken for held, until the end of its session is known to others: %w", d.at(), outcome)
 		}
-		closeAfter(c.lease.released, d.traceReleased(c.lease))
+		leasehold.Internal.Core(c.lease).Settle(outcome, d.traceReleased(c, outcome))
 	}
 	d.forget(a.Caller)
-}
-
-// closeAfter closes c when other is closed, or at once if other is nil.
-func closeAfter(c chan struct{}, other <-chan struct{}) {
-	if other == nil {
-		close(c)
-		return
-	}
-	go func() {
-		<-other
-		close(c)
-	}()
 }
 
 // forget removes a caller.
@@ -240,36 +277,31 @@ func (c *caller) answer(r result) {
 }
 
 // acquire runs an acquisition, and gives up if ctx ends first.
-func (d *driver) acquire(ctx context.Context, weight int64, wait bool, opts []AcquireOption) (*Lease, error) {
+func (d *driver) acquire(ctx context.Context, weight int64, wait bool, opts []leasehold.AcquireOption) (*leasehold.Lease, error) {
 	if weight < 1 || weight > d.size {
 		return nil, fmt.Errorf("the semaphore %v: the weight %d is not between 1 and its size %d", d.at(), weight, d.size)
 	}
-	a := acquisition{holder: d.opts.Holder}
-	for _, option := range opts {
-		if option == nil {
-			continue
-		}
-		if err := option(&a); err != nil {
-			return nil, fmt.Errorf("the semaphore %v: %w", d.at(), err)
-		}
+	holder, err := d.holder(opts)
+	if err != nil {
+		return nil, err
 	}
-	begun, trace := d.begins(ctx, a.holder)
+	begun, trace := d.begins(ctx, holder)
 	for {
-		lease, err := d.attempt(begun, weight, wait, a.holder, trace)
+		lease, err := d.attempt(begun, weight, wait, holder, trace)
 		// A store outage may end the session, but must not end the wait.
 		if err == nil || !wait || d.opts.Session != nil || !errors.Is(err, leasehold.ErrSessionOver) {
 			trace.ends(err)
 			return lease, err
 		}
 		if trace.ended() { // there was a lease, which ended with the session
-			begun, trace = d.begins(ctx, a.holder) //nolint:fatcontext // it is made from the caller's anew
+			begun, trace = d.begins(ctx, holder) //nolint:fatcontext // it is made from the caller's anew
 		}
 		d.opts.Logger.Warn("the session ended while an acquisition waited, which begins again at the end of the line", "semaphore", d.at().String(), "error", err)
 	}
 }
 
 // attempt runs an acquisition under one session.
-func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder string, trace *acquiring) (*Lease, error) {
+func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder string, trace *acquiring) (*leasehold.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -277,15 +309,14 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{ctx: context.WithoutCancel(ctx), trace: trace, waiter: make(chan result, 1), under: in, weight: weight, holder: holder}
+	c := &caller{d: d, ctx: context.WithoutCancel(ctx), trace: trace, waiter: make(chan result, 1), under: in, weight: weight, holder: holder}
 	done := c.waiter
-	var n queue.Caller
 	d.Locked(func() {
 		d.last++
-		n = d.last
+		c.n = d.last
 	})
-	err = d.Join(in.inner, queue.Join{Caller: n, Weight: weight, Holder: holder, Wait: wait}, func() {
-		d.callers[n] = c
+	err = d.Join(in.inner, queue.Join{Caller: c.n, Weight: weight, Holder: holder, Wait: wait}, func() {
+		d.callers[c.n] = c
 		d.enter(in.inner)
 	})
 	if err != nil {
@@ -299,16 +330,16 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 	case r = <-done:
 	case <-ctx.Done():
 		// The answer may arrive at the same time. Then it counts.
-		d.Leave(queue.Leave{Caller: n, Err: protocol.ErrCancelled}, func() bool { return c.waiter != nil })
+		d.Leave(queue.Leave{Caller: c.n, Err: protocol.ErrCancelled}, func() bool { return c.waiter != nil })
 		r = <-done
 	}
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
-		r.lease.beginRelease() // the lease came as the caller gave up
+		leasehold.Internal.Core(r.lease).BeginRelease("") // the lease came as the caller gave up
 		return nil, ctx.Err()
 	case r.lease != nil && r.lease.Err() != nil:
 		err := r.lease.Err() // the session had expired before
-		r.lease.beginRelease()
+		leasehold.Internal.Core(r.lease).BeginRelease("")
 		return nil, d.explain(err)
 	case r.lease != nil:
 		return r.lease, nil
@@ -319,6 +350,14 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 		return nil, held
 	}
 	return nil, d.explain(r.err)
+}
+
+// work calls f under the lease, and then releases the lease.
+func (d *driver) work(ctx context.Context, l *leasehold.Lease, f func(ctx context.Context, lease *leasehold.Lease) error) error {
+	work := func(ctx context.Context) error { return f(ctx, l) }
+	return leasehold.Internal.Core(l).Do(ctx, work, func(err error) {
+		d.opts.Logger.Warn("seats were not released", "semaphore", d.key, "error", err)
+	})
 }
 
 // heldError says why an acquisition ended and, if known, who holds the slots.

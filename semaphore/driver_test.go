@@ -21,7 +21,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-func acquired(t *testing.T, s *semaphore.Semaphore, weight int) *semaphore.Lease {
+func acquired(t *testing.T, s *semaphore.Semaphore, weight int) *leasehold.Lease {
 	t.Helper()
 	l, err := s.Acquire(t.Context(), weight)
 	if err != nil {
@@ -213,7 +213,7 @@ func TestSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		var lost []error
-		opts := &semaphore.Options{Session: session, Holder: "me", OnLost: func(_ *semaphore.Lease, err error) { lost = append(lost, err) }}
+		opts := &semaphore.Options{Session: session, Holder: "me", OnLost: func(_ *leasehold.Lease, err error) { lost = append(lost, err) }}
 		a, b := newSemaphore(t, st, 2, opts), newSemaphore(t, st, 2, opts)
 		first, second := acquired(t, a, 1), acquired(t, b, 1)
 		info, err := a.Inspect(t.Context())
@@ -262,9 +262,9 @@ func TestSessionLost(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		st := faultstore.Wrap(inner, nil)
-		var lost []*semaphore.Lease
+		var lost []*leasehold.Lease
 		var after bool // the context had ended
-		s := newSemaphore(t, st, 3, &semaphore.Options{OnLost: func(l *semaphore.Lease, err error) {
+		s := newSemaphore(t, st, 3, &semaphore.Options{OnLost: func(l *leasehold.Lease, err error) {
 			lost, after = append(lost, l), l.Context().Err() != nil && errors.Is(err, leasehold.ErrLost)
 		}})
 		first, second := acquired(t, s, 1), acquired(t, s, 1)
@@ -276,7 +276,7 @@ func TestSessionLost(t *testing.T) {
 			t.Errorf("it ended after %v, %v", took, err)
 		}
 		synctest.Wait()
-		for _, l := range []*semaphore.Lease{first, second} {
+		for _, l := range []*leasehold.Lease{first, second} {
 			if l.Valid() || !errors.Is(l.Err(), leasehold.ErrLost) || !errors.Is(context.Cause(l.Context()), leasehold.ErrLost) || !l.Deadline().IsZero() {
 				t.Errorf("it goes on: %v until %v", l.Err(), l.Deadline())
 			}
@@ -286,7 +286,7 @@ func TestSessionLost(t *testing.T) {
 		}
 		st.Partition(false)
 		third := acquired(t, s, 1) // though the first two have not been released
-		for _, l := range []*semaphore.Lease{first, second, second} {
+		for _, l := range []*leasehold.Lease{first, second, second} {
 			if err := l.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
 				t.Errorf("released: %v", err)
 			}
@@ -403,7 +403,7 @@ func TestCloseInTime(t *testing.T) {
 				inner := memstore.New()
 				st := faultstore.Wrap(inner, nil)
 				a, b := newSemaphore(t, st, 1, nil), newSemaphore(t, inner, 1, nil)
-				var next func() *semaphore.Lease
+				var next func() *leasehold.Lease
 				switch c.left {
 				case "a place":
 					held := acquired(t, b, 1)
@@ -419,7 +419,7 @@ func TestCloseInTime(t *testing.T) {
 					st.Inject(faultstore.Fault{Kind: c.kind, Op: "put", Key: "seats"})
 					cancel()
 					<-gaveUp
-					next = func() *semaphore.Lease {
+					next = func() *leasehold.Lease {
 						released(t, held)
 						return acquired(t, b, 1)
 					}
@@ -433,7 +433,7 @@ func TestCloseInTime(t *testing.T) {
 						}
 						_ = lease.Release(t.Context())
 					}()
-					next = func() *semaphore.Lease { return acquired(t, b, 1) }
+					next = func() *leasehold.Lease { return acquired(t, b, 1) }
 				}
 				began := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -693,7 +693,7 @@ func TestDeleted(t *testing.T) {
 		a := newSemaphore(t, st, 2, nil)
 		b := newSemaphore(t, st, 2, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		unaware, aware := acquired(t, a, 1), acquired(t, b, 1)
-		got := make(chan *semaphore.Lease, 1)
+		got := make(chan *leasehold.Lease, 1)
 		go func() { got <- acquired(t, b, 1) }()
 		time.Sleep(time.Minute)
 		if err := st.Delete(t.Context(), "seats"); err != nil {
@@ -795,7 +795,7 @@ func TestFailsForNow(t *testing.T) {
 		s := newSemaphore(t, st, 2, &semaphore.Options{
 			OnTrouble: func(err error) { troubles = append(troubles, err) }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
-		var kept *semaphore.Lease
+		var kept *leasehold.Lease
 		for _, c := range []struct{ what, op, key string }{
 			{"no session yet", "", ""},
 			{"a session", "", "seats"},
@@ -805,7 +805,7 @@ func TestFailsForNow(t *testing.T) {
 			time.Sleep(time.Minute)
 			troubles = nil
 			st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: c.op, Key: c.key})
-			got := make(chan *semaphore.Lease, 1)
+			got := make(chan *leasehold.Lease, 1)
 			before := len(st.Log())
 			go func() { got <- acquired(t, s, 1) }()
 			time.Sleep(50 * time.Second)
@@ -851,7 +851,7 @@ func TestOnWait(t *testing.T) {
 		a, b, c := newSemaphore(t, st, 1, &semaphore.Options{Holder: "a"}), newSemaphore(t, st, 1, &semaphore.Options{Holder: "b"}),
 			newSemaphore(t, st, 1, &semaphore.Options{OnWait: func(p semaphore.Place) { places = append(places, p) }})
 		held := acquired(t, a, 1)
-		second, third := make(chan *semaphore.Lease, 1), make(chan *semaphore.Lease, 1)
+		second, third := make(chan *leasehold.Lease, 1), make(chan *leasehold.Lease, 1)
 		go func() { second <- acquired(t, b, 1) }()
 		time.Sleep(time.Second)
 		go func() { third <- acquired(t, c, 1) }()
@@ -885,7 +885,7 @@ func TestDo(t *testing.T) {
 		broken := errors.New("broken")
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, 7)
-		err := s.Do(ctx, 1, func(ctx context.Context, l *semaphore.Lease) error {
+		err := s.Do(ctx, 1, func(ctx context.Context, l *leasehold.Lease) error {
 			if ctx.Value(key{}) != 7 || l.Context().Value(key{}) != 7 || !l.Valid() || l.Weight() != 1 || l.Key() != "seats" {
 				t.Errorf("the lease is %+v", l)
 			}
@@ -902,12 +902,12 @@ func TestDo(t *testing.T) {
 					t.Errorf("it panicked with %v", r)
 				}
 			}()
-			_ = s.Do(t.Context(), 1, func(context.Context, *semaphore.Lease) error { panic("oh") })
+			_ = s.Do(t.Context(), 1, func(context.Context, *leasehold.Lease) error { panic("oh") })
 		}()
 		free("panicked")
 
 		cancelled, cancel := context.WithCancel(t.Context())
-		if err := s.Do(cancelled, 1, func(ctx context.Context, l *semaphore.Lease) error {
+		if err := s.Do(cancelled, 1, func(ctx context.Context, l *leasehold.Lease) error {
 			cancel()
 			<-ctx.Done()
 			if !l.Valid() {
@@ -919,14 +919,14 @@ func TestDo(t *testing.T) {
 		}
 		free("cancelled")
 
-		if err := s.Do(cancelled, 1, func(context.Context, *semaphore.Lease) error {
+		if err := s.Do(cancelled, 1, func(context.Context, *leasehold.Lease) error {
 			t.Error("it was called")
 			return nil
 		}); !errors.Is(err, context.Canceled) {
 			t.Errorf("called with a context that has ended: %v", err)
 		}
 
-		if err := s.Do(t.Context(), 1, func(ctx context.Context, l *semaphore.Lease) error {
+		if err := s.Do(t.Context(), 1, func(ctx context.Context, l *leasehold.Lease) error {
 			st.Partition(true)
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), leasehold.ErrLost) || l.Valid() {
@@ -1011,7 +1011,7 @@ func TestAbandon(t *testing.T) {
 		st := memstore.New()
 		why := errors.New("refused")
 		var lost []error
-		s := newSemaphore(t, st, 2, &semaphore.Options{OnLost: func(_ *semaphore.Lease, err error) { lost = append(lost, err) }})
+		s := newSemaphore(t, st, 2, &semaphore.Options{OnLost: func(_ *leasehold.Lease, err error) { lost = append(lost, err) }})
 		for _, cause := range []error{why, nil} {
 			lost = nil
 			l, other := acquired(t, s, 1), acquired(t, s, 1)
@@ -1243,7 +1243,7 @@ func TestOneCallbackAtATime(t *testing.T) {
 			running--
 		}
 		a := newSemaphore(t, st, 1, &semaphore.Options{
-			TTL: time.Minute, OnTrouble: func(error) { callback("trouble") }, OnLost: func(*semaphore.Lease, error) { callback("lost") },
+			TTL: time.Minute, OnTrouble: func(error) { callback("trouble") }, OnLost: func(*leasehold.Lease, error) { callback("lost") },
 		})
 		held := acquired(t, a, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -1286,7 +1286,7 @@ func TestCallbackThatHangs(t *testing.T) {
 		var log leasetest.Log
 		hang := make(chan struct{})
 		s := newSemaphore(t, st, 1, &semaphore.Options{
-			Logger: slog.New(slog.NewTextHandler(&log, nil)), OnLost: func(*semaphore.Lease, error) { <-hang },
+			Logger: slog.New(slog.NewTextHandler(&log, nil)), OnLost: func(*leasehold.Lease, error) { <-hang },
 		})
 		lease := acquired(t, s, 1)
 		done := make(chan error, 1)
@@ -1332,17 +1332,17 @@ func TestWithHolder(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		s := newSemaphore(t, st, 2, &semaphore.Options{Holder: "process"})
 		for _, name := range []string{"", strings.Repeat("x", 1025)} {
-			if _, err := s.TryAcquire(t.Context(), 1, semaphore.WithHolder(name)); err == nil || !strings.Contains(err.Error(), "WithHolder: the name has") {
+			if _, err := s.TryAcquire(t.Context(), 1, leasehold.WithHolder(name)); err == nil || !strings.Contains(err.Error(), "WithHolder: the name ") {
 				t.Errorf("a name of %d bytes: %v", len(name), err)
 			}
 		}
-		if _, err := s.Acquire(t.Context(), 1, semaphore.WithHolder("a\xff")); err == nil || !strings.Contains(err.Error(), `WithHolder: the name "a\xff" is not valid UTF-8`) {
+		if _, err := s.Acquire(t.Context(), 1, leasehold.WithHolder("a\xff")); err == nil || !strings.Contains(err.Error(), `WithHolder: the name "a\xff" is not valid UTF-8`) {
 			t.Errorf("a name that is no text: %v", err)
 		}
 		if n := st.Counts(); n.Get+n.Put != 0 {
 			t.Errorf("that sent %+v", n)
 		}
-		first, err := s.Acquire(t.Context(), 1, semaphore.WithHolder("first"))
+		first, err := s.Acquire(t.Context(), 1, leasehold.WithHolder("first"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1350,9 +1350,9 @@ func TestWithHolder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		third := make(chan *semaphore.Lease, 1)
+		third := make(chan *leasehold.Lease, 1)
 		go func() {
-			l, failed := s.Acquire(t.Context(), 1, semaphore.WithHolder("third"))
+			l, failed := s.Acquire(t.Context(), 1, leasehold.WithHolder("third"))
 			if failed != nil {
 				t.Error(failed)
 			}
@@ -1369,7 +1369,7 @@ func TestWithHolder(t *testing.T) {
 		if len(info.Waiters) != 1 || info.Waiters[0].Holder != "third" {
 			t.Errorf("waiting are %+v", info.Waiters)
 		}
-		if _, err = s.Acquire(t.Context(), 1, semaphore.WithHolder("a\xff")); err == nil { // it used to be the end of the third
+		if _, err = s.Acquire(t.Context(), 1, leasehold.WithHolder("a\xff")); err == nil { // it used to be the end of the third
 			t.Error("a name that is no text was taken")
 		}
 		released(t, first)
@@ -1385,12 +1385,12 @@ func TestReleasedWithin(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		s := newSemaphore(t, st, 1, nil)
 		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Key: "seats", Delay: time.Second})
-		for what, with := range map[string]func(ctx context.Context, l *semaphore.Lease) context.Context{
-			"another context":  func(context.Context, *semaphore.Lease) context.Context { return t.Context() },
-			"its own":          func(_ context.Context, l *semaphore.Lease) context.Context { return l.Context() },
-			"that of its work": func(ctx context.Context, _ *semaphore.Lease) context.Context { return ctx },
+		for what, with := range map[string]func(ctx context.Context, l *leasehold.Lease) context.Context{
+			"another context":  func(context.Context, *leasehold.Lease) context.Context { return t.Context() },
+			"its own":          func(_ context.Context, l *leasehold.Lease) context.Context { return l.Context() },
+			"that of its work": func(ctx context.Context, _ *leasehold.Lease) context.Context { return ctx },
 		} {
-			if err := s.Do(t.Context(), 1, func(ctx context.Context, l *semaphore.Lease) error {
+			if err := s.Do(t.Context(), 1, func(ctx context.Context, l *leasehold.Lease) error {
 				err := l.Release(with(ctx, l))
 				if info, failed := s.Inspect(t.Context()); failed != nil || info.Taken() != 0 { //nolint:contextcheck // that of f has ended with the lease
 					t.Errorf("%s: it looks like %+v, %v", what, info, failed)
@@ -1418,7 +1418,7 @@ func TestReleasedWithin(t *testing.T) {
 func TestDoWhileSuspended(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		s := newSemaphore(t, memstore.New(), 1, nil)
-		if err := s.Do(t.Context(), 1, func(context.Context, *semaphore.Lease) error {
+		if err := s.Do(t.Context(), 1, func(context.Context, *leasehold.Lease) error {
 			leasetest.Slept.Store(int64(time.Hour))
 			return nil
 		}); !errors.Is(err, leasehold.ErrLost) {
@@ -1644,7 +1644,7 @@ func TestFull(t *testing.T) {
 		full, read := 0, 0
 		for range 1200 {
 			all.Go(func() {
-				err := l.RDo(t.Context(), func(context.Context, *semaphore.Lease) error {
+				err := l.RDo(t.Context(), func(context.Context, *leasehold.Lease) error {
 					mu.Lock()
 					defer mu.Unlock()
 					read++

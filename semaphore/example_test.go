@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -15,7 +16,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = sem.Do(ctx, 1, func(_ context.Context, lease *semaphore.Lease) error {
+	err = sem.Do(ctx, 1, func(_ context.Context, lease *leasehold.Lease) error {
 		fmt.Println("a seat:", lease.Valid())
 		return nil
 	})

@@ -3,6 +3,7 @@ package semaphore
 import (
 	"context"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -25,14 +26,16 @@ func NewLock(st store.Store, key string, opts *Options) (*Lock, error) {
 func (l *Lock) Key() string { return l.s.Key() }
 
 // Acquire waits in the queue until it holds the lock: see [Semaphore.Acquire].
-func (l *Lock) Acquire(ctx context.Context) (*Lease, error) { return l.s.Acquire(ctx, 1) }
+func (l *Lock) Acquire(ctx context.Context) (*leasehold.Lease, error) { return l.s.Acquire(ctx, 1) }
 
 // TryAcquire acquires the lock if it is free and has no waiters: see
 // [Semaphore.TryAcquire].
-func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) { return l.s.TryAcquire(ctx, 1) }
+func (l *Lock) TryAcquire(ctx context.Context) (*leasehold.Lease, error) {
+	return l.s.TryAcquire(ctx, 1)
+}
 
 // Do acquires the lock, calls f and releases the lock: see [Semaphore.Do].
-func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *leasehold.Lease) error) error {
 	return l.s.Do(ctx, 1, f)
 }
 
@@ -72,26 +75,30 @@ func NewRWLock(st store.Store, key string, opts *Options) (*RWLock, error) {
 func (l *RWLock) Key() string { return l.s.Key() }
 
 // Lock waits in the queue until it holds the lock for writing: see [Semaphore.Acquire].
-func (l *RWLock) Lock(ctx context.Context) (*Lease, error) { return l.s.Acquire(ctx, RWSize) }
+func (l *RWLock) Lock(ctx context.Context) (*leasehold.Lease, error) { return l.s.Acquire(ctx, RWSize) }
 
 // TryLock acquires the lock for writing if it is free and has no waiters: see
 // [Semaphore.TryAcquire].
-func (l *RWLock) TryLock(ctx context.Context) (*Lease, error) { return l.s.TryAcquire(ctx, RWSize) }
+func (l *RWLock) TryLock(ctx context.Context) (*leasehold.Lease, error) {
+	return l.s.TryAcquire(ctx, RWSize)
+}
 
 // RLock waits in the queue until it holds the lock for reading: see [Semaphore.Acquire].
-func (l *RWLock) RLock(ctx context.Context) (*Lease, error) { return l.s.Acquire(ctx, 1) }
+func (l *RWLock) RLock(ctx context.Context) (*leasehold.Lease, error) { return l.s.Acquire(ctx, 1) }
 
 // TryRLock acquires the lock for reading if no writer holds it and it has no waiters: see
 // [Semaphore.TryAcquire].
-func (l *RWLock) TryRLock(ctx context.Context) (*Lease, error) { return l.s.TryAcquire(ctx, 1) }
+func (l *RWLock) TryRLock(ctx context.Context) (*leasehold.Lease, error) {
+	return l.s.TryAcquire(ctx, 1)
+}
 
 // Do calls f while it holds the lock for writing: see [Semaphore.Do].
-func (l *RWLock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+func (l *RWLock) Do(ctx context.Context, f func(ctx context.Context, lease *leasehold.Lease) error) error {
 	return l.s.Do(ctx, RWSize, f)
 }
 
 // RDo calls f while it holds the lock for reading: see [Semaphore.Do].
-func (l *RWLock) RDo(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+func (l *RWLock) RDo(ctx context.Context, f func(ctx context.Context, lease *leasehold.Lease) error) error {
 	return l.s.Do(ctx, 1, f)
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/semaphore"
@@ -83,8 +84,8 @@ func TestPeers(t *testing.T) {
 			locks[name] = l
 			net.join(name, l)
 		}
-		next := func(name string) chan *semaphore.Lease {
-			got := make(chan *semaphore.Lease, 1)
+		next := func(name string) chan *leasehold.Lease {
+			got := make(chan *leasehold.Lease, 1)
 			go func() {
 				l, err := locks[name].Acquire(t.Context())
 				if err != nil {
@@ -142,7 +143,7 @@ func TestCloseWaitsForWords(t *testing.T) {
 		b := newSemaphore(t, st, 1, net.options(true, "b"))
 		net.join("b", b)
 		held := acquired(t, a, 1)
-		got := make(chan *semaphore.Lease)
+		got := make(chan *leasehold.Lease)
 		go func() { got <- acquired(t, b, 1) }()
 		time.Sleep(time.Minute)
 		released(t, held)
@@ -202,7 +203,7 @@ func TestCloseBesideADeafPeer(t *testing.T) {
 		a := newSemaphore(t, st, 1, net.options(true, "a"))
 		b := newSemaphore(t, st, 1, net.options(true, "b"))
 		held := acquired(t, a, 1)
-		got := make(chan *semaphore.Lease)
+		got := make(chan *leasehold.Lease)
 		go func() { got <- acquired(t, b, 1) }()
 		time.Sleep(time.Minute)
 		released(t, held)
@@ -236,7 +237,7 @@ func TestHolderLooksAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		net.join("holder", l)
-		hold := func() *semaphore.Lease {
+		hold := func() *leasehold.Lease {
 			lease, err := l.Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)

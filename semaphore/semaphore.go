@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ type Options struct {
 	// has ended. The error matches [leasehold.ErrLost].
 	//
 	// The callbacks of one semaphore run one after the other on a separate goroutine.
-	OnLost func(*Lease, error)
+	OnLost func(*leasehold.Lease, error)
 	// OnTrouble is called when the store has failed three times in a row, or when other
 	// processes have been faster than all writes of this one for ten seconds, and then once
 	// a minute while that lasts. Default: the Logger gets a warning.
@@ -68,31 +69,28 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// An AcquireOption changes one acquisition. An invalid option makes the call fail before it
-// sends anything.
-type AcquireOption func(*acquisition) error
-
 // maxHolder is the maximum length of a holder's name in bytes. The object has one for each
 // holder and waiter.
 const maxHolder = 1024
 
-// acquisition is the result of one call's options.
-type acquisition struct{ holder string }
-
-// WithHolder sets the holder's name of this lease, in place of [Options.Holder]. Use it to
-// name the actual caller if one process takes slots for many. The name has 1 to 1024 bytes
-// of UTF-8, of which others see at most the first 96.
-func WithHolder(name string) AcquireOption {
-	return func(a *acquisition) error {
-		a.holder = name
-		switch {
-		case name == "" || len(name) > maxHolder:
-			return fmt.Errorf("WithHolder: the name has %d bytes, and may have 1 to %d", len(name), maxHolder)
-		case !utf8.ValidString(name): // it would fail the next write, which all callers share
-			return fmt.Errorf("WithHolder: the name %q is not valid UTF-8", name)
-		}
-		return nil
+// holder returns the name of an acquisition's holder. Nothing else can be asked for.
+func (d *driver) holder(opts []leasehold.AcquireOption) (string, error) {
+	t, err := leasehold.Internal.Terms(opts)
+	name := t.Holder
+	t.Holder = ""
+	switch {
+	case err != nil:
+	case !t.None():
+		err = errors.New("of the options for an acquisition, a semaphore has only WithHolder")
+	case len(name) > maxHolder:
+		err = fmt.Errorf("WithHolder: the name has %d bytes, and may have 1 to %d", len(name), maxHolder)
+	case !utf8.ValidString(name): // it would fail the next write, which all callers share
+		err = fmt.Errorf("WithHolder: the name %q is not valid UTF-8", name)
 	}
+	if err != nil {
+		err = fmt.Errorf("the semaphore %v: %w", d.at(), err)
+	}
+	return cmp.Or(name, d.opts.Holder), err
 }
 
 // Peers notify other processes that a semaphore has changed. A notification is only a hint:
@@ -172,8 +170,16 @@ func (s *Semaphore) Size() int { return int(s.d.size) }
 // errors. If its own session is lost meanwhile, it begins another one, at the end of the
 // queue.
 //
-// The options apply to this lease only: see [AcquireOption].
-func (s *Semaphore) Acquire(ctx context.Context, weight int, opts ...AcquireOption) (*Lease, error) {
+// The only option is [leasehold.WithHolder]: use it to name the actual caller if one process
+// takes slots for many. The name has at most 1024 bytes of UTF-8, of which others see the
+// first 96.
+//
+// The lease is valid while its session is, so it sends no requests of its own. Its token is
+// larger than that of every earlier grant, and fences only where no other lease can be held
+// at the same time: see the package documentation. If the store does not answer its release
+// for a TTL, Release returns an error and the session ends, because nothing else could free
+// the slots. The lease can neither be detached nor have metadata of its own.
+func (s *Semaphore) Acquire(ctx context.Context, weight int, opts ...leasehold.AcquireOption) (*leasehold.Lease, error) {
 	return s.d.acquire(ctx, int64(weight), true, opts)
 }
 
@@ -184,7 +190,7 @@ func (s *Semaphore) Acquire(ctx context.Context, weight int, opts ...AcquireOpti
 //
 // TryAcquire does not watch holders. Only waiters free the slots of a dead holder, so they
 // stay taken if all callers use TryAcquire.
-func (s *Semaphore) TryAcquire(ctx context.Context, weight int, opts ...AcquireOption) (*Lease, error) {
+func (s *Semaphore) TryAcquire(ctx context.Context, weight int, opts ...leasehold.AcquireOption) (*leasehold.Lease, error) {
 	return s.d.acquire(ctx, int64(weight), false, opts)
 }
 
@@ -195,12 +201,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context, weight int, opts ...AcquireO
 // Do returns f's error, joined with an error that matches [leasehold.ErrLost] if the lease
 // was lost before f returned. If Acquire fails, Do returns its error without calling f. f
 // may release the lease itself.
-func (s *Semaphore) Do(ctx context.Context, weight int, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
+func (s *Semaphore) Do(ctx context.Context, weight int, f func(ctx context.Context, lease *leasehold.Lease) error, opts ...leasehold.AcquireOption) error {
 	lease, err := s.Acquire(ctx, weight, opts...)
 	if err != nil {
 		return err
 	}
-	return lease.do(ctx, f)
+	return s.d.work(ctx, lease, f)
 }
 
 // Inspect reads the semaphore without taking part in it. It costs one read. If the
@@ -246,7 +252,7 @@ func (s *Semaphore) Changed(version store.Version) {
 func (s *Semaphore) Close(ctx context.Context) error { return s.d.close(ctx) }
 
 // Info is the content of a semaphore's object when it was read. It is a snapshot and may be
-// outdated: decide by a [Lease].
+// outdated: decide by a [leasehold.Lease].
 type Info struct {
 	Key     string
 	Exists  bool // if false, the rest is zero

@@ -47,7 +47,7 @@ func closed(t *testing.T, all ...closer) {
 	}
 }
 
-func released(t *testing.T, all ...*semaphore.Lease) {
+func released(t *testing.T, all ...*leasehold.Lease) {
 	t.Helper()
 	for _, l := range all {
 		if err := l.Release(t.Context()); err != nil || l.Valid() || !errors.Is(l.Err(), leasehold.ErrReleased) {
@@ -70,7 +70,7 @@ func TestOrder(t *testing.T) {
 			s := newSemaphore(t, st, 3, &semaphore.Options{Holder: fmt.Sprint("p", i)})
 			all = append(all, s)
 			wg.Go(func() {
-				if err := s.Do(t.Context(), 1, func(_ context.Context, l *semaphore.Lease) error {
+				if err := s.Do(t.Context(), 1, func(_ context.Context, l *leasehold.Lease) error {
 					mu.Lock()
 					tokens[i] = l.Token()
 					holding++
@@ -108,7 +108,7 @@ func TestOneWriteForMany(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := leasetest.RequestsFor(st, "seats")
-		leases := make(chan *semaphore.Lease, 50)
+		leases := make(chan *leasehold.Lease, 50)
 		for range 50 {
 			go func() {
 				l, err := s.Acquire(t.Context(), 1)
@@ -138,7 +138,7 @@ func TestDeadHolder(t *testing.T) {
 		st := memstore.New()
 		net := faultstore.Wrap(st, nil)
 		var lost error
-		gone := newSemaphore(t, net, 1, &semaphore.Options{OnLost: func(_ *semaphore.Lease, err error) { lost = err }})
+		gone := newSemaphore(t, net, 1, &semaphore.Options{OnLost: func(_ *leasehold.Lease, err error) { lost = err }})
 		dead, err := gone.Acquire(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestDeadHolder(t *testing.T) {
 			told <- err
 		}()
 		time.Sleep(time.Second)
-		got := make(chan *semaphore.Lease, 1)
+		got := make(chan *leasehold.Lease, 1)
 		go func() {
 			l, err := next.Acquire(t.Context(), 1)
 			if err != nil {
@@ -220,7 +220,7 @@ func TestWriterAmongReaders(t *testing.T) {
 			wg.Go(func() {
 				for time.Sleep(time.Duration(i) * 80 * time.Millisecond); ctx.Err() == nil; {
 					came := time.Now()
-					err := l.RDo(ctx, func(_ context.Context, lease *semaphore.Lease) error {
+					err := l.RDo(ctx, func(_ context.Context, lease *leasehold.Lease) error {
 						mu.Lock()
 						readers++
 						if !inLine.IsZero() && came.After(inLine) {
@@ -244,7 +244,7 @@ func TestWriterAmongReaders(t *testing.T) {
 		var turn leasehold.Token
 		writing, giveUp := context.WithTimeout(t.Context(), time.Minute)
 		defer giveUp()
-		if err := w.Do(writing, func(_ context.Context, lease *semaphore.Lease) error {
+		if err := w.Do(writing, func(_ context.Context, lease *leasehold.Lease) error {
 			time.Sleep(time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -429,7 +429,7 @@ func TestTryLeavesNothing(t *testing.T) {
 func TestOnRenew(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var lease *semaphore.Lease
+		var lease *leasehold.Lease
 		var deadlines []time.Time
 		s := newSemaphore(t, memstore.New(), 1, &semaphore.Options{OnRenew: func() {
 			mu.Lock()
@@ -463,7 +463,7 @@ func TestWaitOutlivesItsSession(t *testing.T) {
 		net := faultstore.Wrap(st, nil)
 		a, b := newSemaphore(t, st, 1, nil), newSemaphore(t, net, 1, nil)
 		held := acquired(t, a, 1)
-		got := make(chan *semaphore.Lease, 1)
+		got := make(chan *leasehold.Lease, 1)
 		go func() {
 			l, err := b.Acquire(t.Context(), 1)
 			if err != nil {
@@ -528,7 +528,7 @@ func TestReadersTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 			const n = 20
-			late := make(chan *semaphore.Lease, n)
+			late := make(chan *leasehold.Lease, n)
 			for i := range n {
 				r := newLock(fmt.Sprint("reader", i))
 				all = append(all, r)
@@ -568,7 +568,7 @@ func TestDeadTogether(t *testing.T) {
 		for range 3 {
 			acquired(t, newSemaphore(t, net, 3, nil), 1)
 		}
-		got := make(chan *semaphore.Lease, 3)
+		got := make(chan *leasehold.Lease, 3)
 		for range 3 {
 			s := newSemaphore(t, st, 3, nil)
 			go func() {
@@ -582,7 +582,7 @@ func TestDeadTogether(t *testing.T) {
 		time.Sleep(time.Minute)
 		began := time.Now()
 		net.Partition(true)
-		leases := []*semaphore.Lease{<-got, <-got, <-got}
+		leases := []*leasehold.Lease{<-got, <-got, <-got}
 		// The one that is watched is late by two thirds of a TTL, and then all are watched for a TTL and margin.
 		const dead = leasehold.DefaultTTL*2/3 + leasehold.DefaultTTL*13/12 + leasehold.DefaultTTL/3
 		if took := time.Since(began); took > dead+soonSeated {
@@ -618,7 +618,7 @@ func TestManyDeadTogether(t *testing.T) {
 					})
 					time.Sleep(100 * time.Millisecond)
 				}
-				got := make(chan *semaphore.Lease)
+				got := make(chan *leasehold.Lease)
 				own := faultstore.Wrap(st, nil)
 				s := newSemaphore(t, own, 1, nil)
 				go func() { got <- acquired(t, s, 1) }()
@@ -906,9 +906,9 @@ func TestWhoHolds(t *testing.T) {
 			st := memstore.New()
 			s := newSemaphore(t, st, 3, nil)
 			released(t, acquired(t, s, 1)) // so there is an object
-			var held []*semaphore.Lease
+			var held []*leasehold.Lease
 			for i, weight := range c.weights {
-				l, err := s.Acquire(t.Context(), weight, semaphore.WithHolder(fmt.Sprint("p", i)))
+				l, err := s.Acquire(t.Context(), weight, leasehold.WithHolder(fmt.Sprint("p", i)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -1018,7 +1018,7 @@ func TestReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, acquire := range []func(context.Context) (*semaphore.Lease, error){l.RLock, l.TryRLock} {
+		for _, acquire := range []func(context.Context) (*leasehold.Lease, error){l.RLock, l.TryRLock} {
 			r, failed := acquire(t.Context())
 			if failed != nil {
 				t.Fatal(failed)
@@ -1037,7 +1037,7 @@ func TestReader(t *testing.T) {
 		if info, failed := l.Inspect(t.Context()); failed != nil || info.Size != 1_048_576 || w.Weight() != 1_048_576 {
 			t.Errorf("it looks like %+v, %v", info, failed)
 		}
-		got := make(chan *semaphore.Lease, 1)
+		got := make(chan *leasehold.Lease, 1)
 		go func() {
 			r, err := l.RLock(t.Context())
 			if err != nil {
@@ -1066,7 +1066,7 @@ func TestSaysNothing(t *testing.T) {
 		var log leasetest.Log
 		s := newSemaphore(t, st, 1, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		do := func(f func()) {
-			if err := s.Do(t.Context(), 1, func(context.Context, *semaphore.Lease) error { f(); return nil }); err != nil {
+			if err := s.Do(t.Context(), 1, func(context.Context, *leasehold.Lease) error { f(); return nil }); err != nil {
 				t.Error(err)
 			}
 		}
@@ -1112,7 +1112,7 @@ func TestNoPeers(t *testing.T) {
 		net := &words{}
 		a, b := newSemaphore(t, st, 1, nil), newSemaphore(t, st, 1, net.options(true, "b"))
 		held := acquired(t, a, 1)
-		got := make(chan *semaphore.Lease, 1)
+		got := make(chan *leasehold.Lease, 1)
 		go func() { got <- acquired(t, b, 1) }()
 		time.Sleep(time.Second)
 		released(t, held)
@@ -1160,8 +1160,8 @@ func TestCostIsDocumented(t *testing.T) {
 			delete(rows, what)
 		}
 		a := newSemaphore(t, st, 100, nil)
-		take := func(s *semaphore.Semaphore, n int) (all []*semaphore.Lease) {
-			leases := make(chan *semaphore.Lease, n)
+		take := func(s *semaphore.Semaphore, n int) (all []*leasehold.Lease) {
+			leases := make(chan *leasehold.Lease, n)
 			for range n {
 				go func() {
 					l, err := s.Acquire(t.Context(), 1)
@@ -1176,7 +1176,7 @@ func TestCostIsDocumented(t *testing.T) {
 			}
 			return all
 		}
-		var held []*semaphore.Lease
+		var held []*leasehold.Lease
 		costs("a process's first acquisition, with its session", func() { held = take(a, 1) })
 		costs("release", func() { released(t, held...) })
 		costs("the next acquisition, within two seconds of the last read", func() { held = take(a, 1) })

@@ -23,7 +23,7 @@ type traces struct {
 	over     bool // the write whose answer is being processed has done so
 }
 
-// times are clock readings of a lease. Guarded by Lease.ending.
+// times are clock readings of a lease. Guarded by the engine's mutex.
 type times struct {
 	granted, ended, releasing time.Duration
 	lost                      bool
@@ -166,37 +166,32 @@ func (d *driver) traceTrouble(err error) {
 	}
 }
 
-// traceLost reports a lease's loss. The lease's ending is locked.
-func (d *driver) traceLost(l *Lease, cause error) {
+// traceLost reports a lease's loss. The engine is locked.
+func (d *driver) traceLost(c *caller, cause error) {
 	if d.opts.Trace == nil {
 		return
 	}
-	l.times.ended, l.times.lost = engine.Process{}.Now().Clock, true
-	lock.Tell(l.values, d.traces.events, "Lost", d.opts.Trace.Lost, leasehold.TraceLost{
-		TraceSubject: d.subject(l.holder), Time: time.Now(), Token: l.token, Cause: cause, Held: l.times.ended - l.times.granted,
+	c.times.ended, c.times.lost = engine.Process{}.Now().Clock, true
+	lock.Tell(c.ctx, d.traces.events, "Lost", d.opts.Trace.Lost, leasehold.TraceLost{
+		TraceSubject: d.subject(c.holder), Time: time.Now(), Token: c.lease.Token(), Cause: cause, Held: c.times.ended - c.times.granted,
 	})
 }
 
-// traceReleasing records the time at which the user ends the lease.
-func (l *Lease) traceReleasing() {
-	l.ending.Lock()
-	defer l.ending.Unlock()
-	if l.times.releasing = (engine.Process{}).Now().Clock; !l.times.lost {
-		l.times.ended = l.times.releasing
+// traceReleasing records the time at which the user ends the lease. The engine is locked.
+func (c *caller) traceReleasing() {
+	if c.times.releasing = (engine.Process{}).Now().Clock; !c.times.lost {
+		c.times.ended = c.times.releasing
 	}
 }
 
 // traceReleased reports that a lease's release is settled. The channel is closed when the trace
 // has returned.
-func (d *driver) traceReleased(l *Lease) (told <-chan struct{}) {
+func (d *driver) traceReleased(c *caller, outcome error) (told <-chan struct{}) {
 	if d.opts.Trace == nil {
 		return nil
 	}
-	l.ending.Lock()
-	t := l.times
-	l.ending.Unlock()
-	return lock.TellLast(l.values, d.traces.events, "Released", d.opts.Trace.Released, leasehold.TraceReleased{
-		TraceSubject: d.subject(l.holder), Time: time.Now(), Token: l.token, Held: t.ended - t.granted,
-		Took: engine.Process{}.Now().Clock - t.releasing, Err: l.outcome, Lost: t.lost,
+	return lock.TellLast(c.ctx, d.traces.events, "Released", d.opts.Trace.Released, leasehold.TraceReleased{
+		TraceSubject: d.subject(c.holder), Time: time.Now(), Token: c.lease.Token(), Held: c.times.ended - c.times.granted,
+		Took: engine.Process{}.Now().Clock - c.times.releasing, Err: outcome, Lost: c.times.lost,
 	})
 }

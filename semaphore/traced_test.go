@@ -117,7 +117,7 @@ func TestTrace(t *testing.T) {
 			t.Error(err)
 		}
 		db.wants(t, "given up", "0s semaphore of b: start", "0s semaphore of b: waits for a behind 0", "3s semaphore of b: done, late, waited true, took over false")
-		got := make(chan *semaphore.Lease)
+		got := make(chan *leasehold.Lease)
 		go func() { got <- acquired(t, b, 1) }()
 		time.Sleep(3 * time.Second)
 		released(t, lease)

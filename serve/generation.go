@@ -231,7 +231,7 @@ func (g *generation) take(ctx context.Context, key string, a *asked) (h holding,
 	if a.wait > 0 {
 		acquire = sem.Acquire
 	}
-	lease, err := acquire(ctx, a.weight, semaphore.WithHolder(a.holder))
+	lease, err := acquire(ctx, a.weight, leasehold.WithHolder(a.holder))
 	if err != nil {
 		leave()
 		return nil, nil, err

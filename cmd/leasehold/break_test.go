@@ -21,7 +21,7 @@ import (
 func TestBreakSeats(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		take := func(holder string, weight int) (*semaphore.Semaphore, *semaphore.Lease) {
+		take := func(holder string, weight int) (*semaphore.Semaphore, *leasehold.Lease) {
 			sem, err := semaphore.New(st, "s", 3, &semaphore.Options{Holder: holder})
 			if err != nil {
 				t.Fatal(err)

@@ -89,7 +89,7 @@ func (s *seats) suits(kind string, changed func(flag string) bool, h *runCmd) er
 // A seatContest is for a semaphore, a fair lock or a reader/writer lock.
 type seatContest struct {
 	at            target
-	take, tryTake func(context.Context) (*semaphore.Lease, error)
+	take, tryTake func(context.Context) (*leasehold.Lease, error)
 	close         func(context.Context) error
 }
 
@@ -101,8 +101,8 @@ func (s *seats) enroll(kind string, p target, opts *semaphore.Options) (contest,
 		if err != nil {
 			return nil, err
 		}
-		weighted := func(take func(context.Context, int, ...semaphore.AcquireOption) (*semaphore.Lease, error)) func(context.Context) (*semaphore.Lease, error) {
-			return func(ctx context.Context) (*semaphore.Lease, error) { return take(ctx, s.weight) }
+		weighted := func(take func(context.Context, int, ...leasehold.AcquireOption) (*leasehold.Lease, error)) func(context.Context) (*leasehold.Lease, error) {
+			return func(ctx context.Context) (*leasehold.Lease, error) { return take(ctx, s.weight) }
 		}
 		return &seatContest{p, weighted(sem.Acquire), weighted(sem.TryAcquire), sem.Close}, nil
 	case "fair":
@@ -137,7 +137,7 @@ func (c *seatContest) acquire(ctx context.Context) (held, error) { return c.take
 
 func (c *seatContest) try(ctx context.Context) (held, error) { return c.taken(ctx, c.tryTake) }
 
-func (c *seatContest) taken(ctx context.Context, take func(context.Context) (*semaphore.Lease, error)) (held, error) {
+func (c *seatContest) taken(ctx context.Context, take func(context.Context) (*leasehold.Lease, error)) (held, error) {
 	return leased(func(ctx context.Context) (*seated, error) {
 		lease, err := take(ctx)
 		return &seated{lease, c.close}, err
@@ -174,7 +174,7 @@ func (c *seatContest) Settle(ctx context.Context) error { return c.close(ctx) }
 
 // A seated is a lease of seats whose session ends with it.
 type seated struct {
-	*semaphore.Lease
+	*leasehold.Lease
 	close func(context.Context) error
 }
 

@@ -73,14 +73,14 @@ func watchSeats(t *testing.T, output string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		take := func() *semaphore.Lease {
+		take := func() *leasehold.Lease {
 			lease, wrong := sem.Acquire(t.Context(), 1)
 			if wrong != nil {
 				t.Fatal(wrong)
 			}
 			return lease
 		}
-		give := func(l *semaphore.Lease) {
+		give := func(l *leasehold.Lease) {
 			if wrong := l.Release(t.Context()); wrong != nil {
 				t.Fatal(wrong)
 			}

@@ -37,16 +37,16 @@ type queuer struct {
 	name  string
 	close func(context.Context) error
 	waits chan semaphore.Place
-	got   chan *semaphore.Lease
+	got   chan *leasehold.Lease
 }
 
 func newQueuer(name string) (*queuer, *semaphore.Options) {
-	q := &queuer{name: name, waits: make(chan semaphore.Place, 100), got: make(chan *semaphore.Lease, 1)}
+	q := &queuer{name: name, waits: make(chan semaphore.Place, 100), got: make(chan *leasehold.Lease, 1)}
 	return q, &semaphore.Options{Holder: name, OnWait: func(p semaphore.Place) { q.waits <- p }}
 }
 
 // queue has somebody acquire, and waits until it has its seat or its place in the line.
-func (q *queuer) queue(t *testing.T, acquire func(context.Context) (*semaphore.Lease, error)) (ahead int) {
+func (q *queuer) queue(t *testing.T, acquire func(context.Context) (*leasehold.Lease, error)) (ahead int) {
 	t.Helper()
 	go func() {
 		l, err := acquire(t.Context())
@@ -67,7 +67,7 @@ func (q *queuer) queue(t *testing.T, acquire func(context.Context) (*semaphore.L
 }
 
 // lease waits for its turn.
-func (q *queuer) lease(t *testing.T) *semaphore.Lease {
+func (q *queuer) lease(t *testing.T) *leasehold.Lease {
 	t.Helper()
 	l := <-q.got
 	if l == nil {
@@ -79,7 +79,7 @@ func (q *queuer) lease(t *testing.T) *semaphore.Lease {
 	return l
 }
 
-func vacate(t *testing.T, l *semaphore.Lease) {
+func vacate(t *testing.T, l *leasehold.Lease) {
 	t.Helper()
 	if err := l.Release(t.Context()); err != nil {
 		t.Fatalf("%s: %v", l.Holder(), err)
@@ -111,12 +111,12 @@ func seatsInOrder(t *testing.T, p place) {
 		q, opts := newQueuer(fmt.Sprint("q", i))
 		s = newSemaphore(t, p.open(t), "seats/order", size, opts)
 		q.close = s.Close
-		if ahead := q.queue(t, func(ctx context.Context) (*semaphore.Lease, error) { return s.Acquire(ctx, 1) }); ahead != max(i-size, -1) {
+		if ahead := q.queue(t, func(ctx context.Context) (*leasehold.Lease, error) { return s.Acquire(ctx, 1) }); ahead != max(i-size, -1) {
 			t.Errorf("%s came with %d before it", q.name, ahead)
 		}
 		all = append(all, q)
 	}
-	var held []*semaphore.Lease
+	var held []*leasehold.Lease
 	var last leasehold.Token
 	for i, q := range all {
 		if i >= size {
@@ -146,12 +146,12 @@ func seatsOfTheDead(t *testing.T, p place) {
 	q, opts := newQueuer("dead")
 	opts.TTL = 3 * time.Second
 	gone := newSemaphore(t, net, "seats/dead", 1, opts)
-	q.queue(t, func(ctx context.Context) (*semaphore.Lease, error) { return gone.Acquire(ctx, 1) })
+	q.queue(t, func(ctx context.Context) (*leasehold.Lease, error) { return gone.Acquire(ctx, 1) })
 	dead := q.lease(t)
 	q, opts = newQueuer("next")
 	s := newSemaphore(t, p.open(t), "seats/dead", 1, opts)
 	q.close = s.Close
-	if ahead := q.queue(t, func(ctx context.Context) (*semaphore.Lease, error) { return s.Acquire(ctx, 1) }); ahead != 0 {
+	if ahead := q.queue(t, func(ctx context.Context) (*leasehold.Lease, error) { return s.Acquire(ctx, 1) }); ahead != 0 {
 		t.Fatalf("it waits with %d before it", ahead)
 	}
 	net.Partition(true)
@@ -189,7 +189,7 @@ func seatsOfReaders(t *testing.T, p place) {
 	r3, third := lock("r3")
 	for _, c := range []struct {
 		q       *queuer
-		acquire func(context.Context) (*semaphore.Lease, error)
+		acquire func(context.Context) (*leasehold.Lease, error)
 		ahead   int
 	}{{r1, first.RLock, -1}, {r2, second.RLock, -1}, {w, writer.Lock, 0}, {r3, third.RLock, 1}} {
 		if ahead := c.q.queue(t, c.acquire); ahead != c.ahead {

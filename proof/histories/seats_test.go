@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/linear"
 	"github.com/leasehold/leasehold/semaphore"
 )
@@ -25,8 +26,8 @@ func seats(ctx context.Context, c *client) error {
 	for range 8 {
 		c.pause(50 * time.Millisecond)
 		c.looked(ctx, s)
-		var leases []*semaphore.Lease
-		for _, acquire := range []func(context.Context, int, ...semaphore.AcquireOption) (*semaphore.Lease, error){s.Acquire, s.Acquire, s.TryAcquire}[c.rand.IntN(2):] {
+		var leases []*leasehold.Lease
+		for _, acquire := range []func(context.Context, int, ...leasehold.AcquireOption) (*leasehold.Lease, error){s.Acquire, s.Acquire, s.TryAcquire}[c.rand.IntN(2):] {
 			if lease := c.seat(ctx, s, 1+c.rand.IntN(seatCount-1), acquire, len(leases) > 0); lease != nil {
 				leases = append(leases, lease)
 			}
@@ -44,7 +45,7 @@ func seats(ctx context.Context, c *client) error {
 }
 
 // seat acquires seats; whoever holds some does not wait for long.
-func (c *client) seat(ctx context.Context, s *semaphore.Semaphore, weight int, acquire func(context.Context, int, ...semaphore.AcquireOption) (*semaphore.Lease, error), holds bool) (lease *semaphore.Lease) {
+func (c *client) seat(ctx context.Context, s *semaphore.Semaphore, weight int, acquire func(context.Context, int, ...leasehold.AcquireOption) (*leasehold.Lease, error), holds bool) (lease *leasehold.Lease) {
 	if holds || c.rand.IntN(4) == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(c.rand.Int64N(int64(ttl/2))))
