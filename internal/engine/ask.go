@@ -108,7 +108,7 @@ func (e *Engine) collect(p Place, epochs layout.Epochs) {
 			defer e.Leave()
 			close(e.active.past)
 			e.active.past, e.active.leave = nil, nil
-			e.settle()
+			e.active.settle(e)
 		},
 	})
 }

@@ -12,10 +12,8 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// An Engine gives one candidate of the protocol its clock, its alarm and its requests. Everything
-// that happens to the candidate happens in Step, one event at a time, on the goroutine that brings
-// the event. So an idle engine costs nothing. The candidate has at most one request under way, so
-// writes of one lease never overtake each other.
+// An Engine gives one candidate of the protocol its clock, its alarm and its requests. The candidate has
+// at most one request under way, so writes of one lease never overtake each other.
 type Engine struct {
 	mu    Mutex
 	owner Owner
@@ -30,25 +28,23 @@ type Engine struct {
 // active is the state of an engine that does not rest, guarded by the engine's mutex. What must survive
 // a rest belongs in candidate.Saved.
 type active struct {
+	loop
 	candidate *candidate.Machine
 	follows   bool // the candidate is an election's, which polls even under a session
 	place     Place
 	ctx       context.Context // of the acquisition; gives requests their values
-	alarm     Alarm
-	late      bool     // the owner wants to be told when a renewal is late
-	session   *Session // of the acquisition, then of the lease; nil: none
-	leased    bool     // from the grant until the release is settled
-	watch     watch    // of the session that the candidate waits for
-	failing   error    // why it is unknown whether the session goes on that the acquisition waited for
+	late      bool            // the owner wants to be told when a renewal is late
+	session   *Session        // of the acquisition, then of the lease; nil: none
+	leased    bool            // from the grant until the release is settled
+	watch     watch           // of the session that the candidate waits for
+	failing   error           // why it is unknown whether the session goes on that the acquisition waited for
 
-	giveUp   func()          // gives up the read under way
-	looked   time.Duration   // when the last read was sent
-	shown    layout.Snapshot // by the last read that showed something
-	showed   time.Duration   // when that read was answered
-	settling []chan struct{} // closed when the candidate has settled
-	idle     []func()        // called when no request is under way
-	past     chan struct{}   // closed when the collection of old epochs has ended; nil: none is under way
-	leave    func()          // gives up that collection
+	giveUp func()          // gives up the read under way
+	looked time.Duration   // when the last read was sent
+	shown  layout.Snapshot // by the last read that showed something
+	showed time.Duration   // when that read was answered
+	past   chan struct{}   // closed when the collection of old epochs has ended; nil: none is under way
+	leave  func()          // gives up that collection
 }
 
 // Init starts an engine with a new candidate. A heartbeat's engine has its own lock rank, because the
@@ -140,44 +136,23 @@ func (e *Engine) Tell(ev protocol.Event) {
 
 // Step passes an event to the candidate of an engine that was entered, and then the events
 // that the owner returns, one after the other.
-func (e *Engine) Step(ev protocol.Event) {
-	for ev != nil {
-		ev = e.step(ev)
-	}
-}
+func (e *Engine) Step(ev protocol.Event) { e.active.step(e, ev) }
 
-// step passes one event to the candidate, tells the owner, and carries out the actions.
-//
-// Callers rely on this order. The validity of the lease is stored first: so a deadline that moves back has
-// moved, and a lease that has ended is invalid, before the request that lets others in is sent (rules A7
-// and A10). When the owner is told, nothing has been sent either, so it can end what its user was given.
-// The alarm is set last, by the candidate's new state.
-func (e *Engine) step(ev protocol.Event) (next protocol.Event) {
-	a := e.active
-	now := e.runtime().Now()
-	actions := a.candidate.Step(ev, now)
+func (e *Engine) machine() machine { return e.active.candidate }
+
+func (e *Engine) stored(now protocol.Now) {
 	until := time.Duration(0)
-	if a.candidate.Valid(now.Clock) {
-		until = a.candidate.Deadline()
+	if c := e.active.candidate; c.Valid(now.Clock) {
+		until = c.Deadline()
 	}
 	e.until.Store(int64(until))
-	next = e.owner.Stepped(ev, actions)
-	for _, action := range actions {
-		e.do(action)
-	}
+}
+
+func (e *Engine) follow(now protocol.Now) {
 	e.watchSession()
-	if a.past != nil && !a.candidate.Valid(now.Clock) {
+	if a := e.active; a.past != nil && !a.candidate.Valid(now.Clock) {
 		a.leave() // it ends with the lease
 	}
-	e.settle()
-	if !a.candidate.Busy() {
-		for _, f := range a.idle {
-			e.runtime().Apart(f)
-		}
-		a.idle = nil
-	}
-	e.arm()
-	return next
 }
 
 // do carries out the actions that are the engine's.
@@ -211,9 +186,7 @@ func (e *Engine) runtime() Runtime {
 	return e.active.place.Runtime
 }
 
-// arm sets the alarm for the candidate's next step. An early or second alarm is harmless, because a Tick
-// does only what is due. A missing one would leave a lease unrenewed, so every step sets it.
-func (e *Engine) arm() {
+func (e *Engine) wake() (time.Duration, bool) {
 	a := e.active
 	wake, ok := a.candidate.Wake()
 	if a.late {
@@ -222,21 +195,13 @@ func (e *Engine) arm() {
 			wake = min(wake, late)
 		}
 	}
-	switch {
-	case ok && a.alarm == nil:
-		a.alarm = e.runtime().Alarm(func() { e.Tell(protocol.Tick{}) })
-		fallthrough
-	case ok:
-		a.alarm.Set(wake)
-	case a.alarm != nil:
-		a.alarm.Stop()
-	}
+	return wake, ok
 }
 
 // TellLate makes an entered engine step when a renewal is late, so that the owner notices, or stops that.
 func (e *Engine) TellLate(on bool) {
 	if e.active.late = on; on {
-		e.arm()
+		e.active.arm(e)
 	}
 }
 
@@ -255,20 +220,10 @@ func (e *Engine) Shown(r record.Record) layout.Snapshot {
 	return s
 }
 
-// settle tells those who wait that everything has settled, if it has.
-func (e *Engine) settle() {
-	if !e.unsettled() {
-		for _, c := range e.active.settling {
-			close(c)
-		}
-		e.active.settling = nil
-	}
-}
-
-// unsettled reports whether a request is under way, or a write may still land, of an acquisition that
+// settled reports whether no request is under way, and no write may still land, of an acquisition that
 // the user neither waits for nor holds a lease of.
-func (e *Engine) unsettled() bool {
-	return e.active.candidate.Outstanding() || !e.active.leased && e.active.past != nil
+func (e *Engine) settled() bool {
+	return !e.active.candidate.Outstanding() && (e.active.leased || e.active.past == nil)
 }
 
 // Settled returns a channel that is closed when nothing of an abandoned acquisition can still land. A
@@ -277,10 +232,7 @@ func (e *Engine) unsettled() bool {
 func (e *Engine) Settled() <-chan struct{} {
 	e.Enter()
 	defer e.Leave()
-	settled := make(chan struct{})
-	e.active.settling = append(e.active.settling, settled)
-	e.settle()
-	return settled
+	return e.active.whenSettled(e)
 }
 
 // Forgettable reports whether the engine may be dropped: nothing is under way, and what its candidate
@@ -299,11 +251,11 @@ func (e *Engine) Forgettable() bool {
 // ended, or nil if none is under way.
 func (e *Engine) Past() <-chan struct{} { return e.active.past }
 
-// whenIdle calls f apart when no request is under way. It does not wake an engine that rests.
+// whenIdle does not wake an engine that rests.
 func (e *Engine) whenIdle(f func()) {
 	e.Locked(func() {
-		if e.active != nil && e.active.candidate.Busy() {
-			e.active.idle = append(e.active.idle, f)
+		if e.active != nil {
+			e.active.whenIdle(e, f)
 		} else {
 			e.runtime().Apart(f)
 		}

@@ -14,18 +14,16 @@ import (
 // candidate. It serves all callers in this process of one semaphore, so its requests have the values of
 // nobody's context.
 type Table struct {
+	loop
 	mu    Mutex // has the rank of an Engine's
 	owner Host
 	place Place
 	at    layout.Table
 	table *queue.Machine
 
-	alarm    Alarm
-	looked   time.Duration // when the last read was sent
-	watches  []watch       // of the sessions that the machine awaits
-	reapers  *reapers      // of the session of the callers
-	settling []chan struct{}
-	idle     []func() // called when no request is under way
+	looked  time.Duration // when the last read was sent
+	watches []watch       // of the sessions that the machine awaits
+	reapers *reapers      // of the session of the callers
 }
 
 // noValues is the context of requests that serve all callers.
@@ -55,7 +53,7 @@ func (*Table) values() context.Context { return noValues }
 func (t *Table) runtime() Runtime { return t.place.Runtime }
 
 // Tell steps the machine.
-func (t *Table) Tell(ev protocol.Event) { t.Locked(func() { t.step(ev) }) }
+func (t *Table) Tell(ev protocol.Event) { t.Locked(func() { t.step(t, ev) }) }
 
 // Join begins an acquisition under a session. It calls before first, while the engine is locked. The owner
 // is told the one answer. Join fails if the session has ended, and then begins nothing.
@@ -68,7 +66,7 @@ func (t *Table) Join(s *Session, ev queue.Join, before func()) error {
 	t.reapers = s.reapers
 	ev.Session = s.Key()
 	before()
-	t.step(ev)
+	t.step(t, ev)
 	return nil
 }
 
@@ -78,35 +76,18 @@ func (t *Table) Leave(ev queue.Leave, before func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if before() {
-		t.step(ev)
+		t.step(t, ev)
 	}
 }
 
-// step passes an event to the table, tells the owner, and carries out the actions, in the order
-// of Engine.step.
-func (t *Table) step(ev protocol.Event) {
-	for ev != nil {
-		actions := t.table.Step(ev, t.runtime().Now())
-		ev = t.owner.Stepped(ev, actions)
-		for _, action := range actions {
-			t.do(action)
-		}
-	}
-	t.watchSessions()
-	if t.table.Idle() && len(t.settling) > 0 {
-		for _, c := range t.settling {
-			close(c)
-		}
-		t.settling = nil
-	}
-	if !t.table.Busy() {
-		for _, f := range t.idle {
-			t.runtime().Apart(f)
-		}
-		t.idle = nil
-	}
-	t.arm()
-}
+func (t *Table) machine() machine { return t.table }
+
+// stored does nothing: a lease of a semaphore is valid while its session is.
+func (t *Table) stored(protocol.Now) {}
+
+func (t *Table) settled() bool { return t.table.Idle() }
+
+func (t *Table) wake() (time.Duration, bool) { return t.table.Wake() }
 
 // do carries out the actions that are the engine's.
 func (t *Table) do(action protocol.Action) {
@@ -147,8 +128,8 @@ func (t *Table) write(a queue.Write) {
 	})
 }
 
-// watchSessions watches the sessions that the machine awaits, by the reapers of its callers' session.
-func (t *Table) watchSessions() {
+// follow watches by the reapers of the callers' session.
+func (t *Table) follow(protocol.Now) {
 	awaits := t.table.Awaits()
 	t.watches = slices.DeleteFunc(t.watches, func(w watch) bool {
 		gone := !slices.Contains(awaits, w.Await)
@@ -164,32 +145,12 @@ func (t *Table) watchSessions() {
 	}
 }
 
-// arm sets the alarm for the machine's next step.
-func (t *Table) arm() {
-	wake, ok := t.table.Wake()
-	switch {
-	case ok && t.alarm == nil:
-		t.alarm = t.runtime().Alarm(func() { t.Tell(protocol.Tick{}) })
-		fallthrough
-	case ok:
-		t.alarm.Set(wake)
-	case t.alarm != nil:
-		t.alarm.Stop()
-	}
-}
-
 // Settled returns a channel that is closed when nobody waits or leaves, and no request is under way. A
 // process waits for it before it exits.
 func (t *Table) Settled() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	settled := make(chan struct{})
-	if t.table.Idle() {
-		close(settled)
-	} else {
-		t.settling = append(t.settling, settled)
-	}
-	return settled
+	return t.whenSettled(t)
 }
 
 // outcome returns what came of the last request of an idle engine.
@@ -198,13 +159,4 @@ func (t *Table) outcome() (o outcome) {
 	return o
 }
 
-// whenIdle calls f apart when no request is under way.
-func (t *Table) whenIdle(f func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.table.Busy() {
-		t.idle = append(t.idle, f)
-	} else {
-		t.runtime().Apart(f)
-	}
-}
+func (t *Table) whenIdle(f func()) { t.Locked(func() { t.loop.whenIdle(t, f) }) }
