@@ -107,9 +107,8 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	e.watching.Rank(engine.RankWatching)
 	o.kind = KindElection
 	lock, err := newLock(st, key, &o.LockOptions, func(cfg *candidate.Config) {
-		cfg.Follow = true
-		cfg.Frequent, cfg.Infrequent, cfg.Retries = o.Frequent, o.Infrequent, o.Retries
-		cfg.Peers = o.Peers != nil
+		cfg.Role = candidate.Follower{Taking: o.taking(), Frequent: o.Frequent, Infrequent: o.Infrequent, Peers: o.Peers != nil}
+		cfg.Retries = o.Retries
 	})
 	if err != nil {
 		return nil, err

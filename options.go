@@ -202,20 +202,25 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 func (o *LockOptions) config(incarnation string) candidate.Config {
 	cfg := candidate.Config{
 		Incarnation: incarnation,
-		TTL:         o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
-		FastStart: o.FastStart, PollInterval: o.PollInterval,
+		TTL:         o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta,
 	}
-	o.Layout.configure(&cfg, o.Sweep)
+	o.Layout.configure(&cfg.Register, o.Sweep)
+	if w := (candidate.Waiter{Taking: o.taking(), PollInterval: o.PollInterval}); w != (candidate.Waiter{}) {
+		cfg.Role = w // most have no such options, and allocate nothing
+	}
 	return cfg
 }
 
+func (o *LockOptions) taking() candidate.Taking {
+	return candidate.Taking{Existing: o.Existing, FastStart: o.FastStart}
+}
+
 // watching returns the configuration of a candidate that watches a session on behalf of one with
-// these options. A session is one object, and is watched for its TTL and margin whatever the store's
-// clock says (rule D3). A candidate for a plain marker only creates and sweeps, so it could not end
-// the session.
+// these options. A session is one object: a candidate for a plain marker only creates and sweeps, so
+// it could not end the session.
 func (o *LockOptions) watching() candidate.Config {
 	w := *o
-	w.Layout, w.FastStart = LayoutObject, false
+	w.Layout = LayoutObject
 	return w.config("")
 }
 
@@ -365,7 +370,7 @@ func (l Layout) Tokens() bool { return l != LayoutMarker && l != LayoutMarkerIfM
 
 // configure sets the layout's properties for the protocol, which knows no names. So a layout
 // with the same properties needs no rule of its own there.
-func (l Layout) configure(cfg *candidate.Config, sweep bool) {
+func (l Layout) configure(cfg *candidate.Register, sweep bool) {
 	switch l {
 	case LayoutObject:
 	case LayoutEpochs, LayoutEpochsIfMatch:

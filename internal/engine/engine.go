@@ -52,14 +52,16 @@ type active struct {
 func (e *Engine) Init(owner Owner, cfg candidate.Config) {
 	e.owner = owner
 	e.mu.Rank(RankEngine)
-	if cfg.Fresh || cfg.Reaper {
+	switch cfg.Role.(type) {
+	case candidate.Heartbeat, candidate.Reaper:
 		e.mu.Rank(RankHeartbeat)
 	}
-	e.start(candidate.New(cfg), cfg)
+	e.start(candidate.New(cfg), cfg.Role)
 }
 
-func (e *Engine) start(c *candidate.Machine, cfg candidate.Config) {
-	e.active = &active{candidate: c, follows: cfg.Follow, place: e.owner.Place(), ctx: context.Background()}
+func (e *Engine) start(c *candidate.Machine, role candidate.Role) {
+	_, follows := role.(candidate.Follower)
+	e.active = &active{candidate: c, follows: follows, place: e.owner.Place(), ctx: context.Background()}
 	e.owner.Rest(false)
 }
 
@@ -70,7 +72,7 @@ func (e *Engine) Enter() {
 		return
 	}
 	c := e.restored()
-	e.start(c, candidate.Config{})
+	e.start(c, candidate.Waiter{}) // no others rest
 	e.active.leased, e.active.session = true, e.owner.Session(e.rest.Session())
 	e.active.ctx = e.owner.Context()
 	e.rest = nil

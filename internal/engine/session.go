@@ -43,7 +43,7 @@ type Session struct {
 func (s *Session) Init(owner SessionOwner, heartbeat *Engine, cfg candidate.Config, last int) {
 	s.owner, s.heartbeat, s.key, s.under.Last = owner, heartbeat, owner.Place().Key, last
 	s.reapers = newReapers()
-	cfg.Fresh = true
+	cfg.Role = candidate.Heartbeat{}
 	heartbeat.Init(&beats{owner, s}, cfg)
 }
 

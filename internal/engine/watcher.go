@@ -46,11 +46,11 @@ func (*watcher) Stepped(protocol.Event, []protocol.Action) protocol.Event { retu
 // initReaper starts the engine of a candidate that waits until a session has ended, and ends it when it
 // has been waited out. It polls once soon after each heartbeat, or seldom.
 func (e *Engine) initReaper(by Owner, seldom bool) {
-	cfg := by.Config()
-	cfg.Incarnation, cfg.Reaper, cfg.Follow = by.Place().Runtime.Incarnation(), true, true
+	cfg, role := by.Config(), candidate.Reaper{}
 	if seldom {
-		cfg.Infrequent = protocol.SeldomWatch(cfg.TTL)
+		role.Infrequent = protocol.SeldomWatch(cfg.TTL)
 	}
+	cfg.Incarnation, cfg.Role = by.Place().Runtime.Incarnation(), role
 	e.Init(by, cfg)
 }
 

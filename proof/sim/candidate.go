@@ -30,23 +30,34 @@ type candidates struct {
 
 // start creates a candidate for a lock. Some share a name: names are not incarnations.
 func (cs *candidates) start(m *member) {
-	cfg := cs.cfg
-	cfg.TTL, cfg.Holder, cfg.Address = m.ttl, m.process.String(), m.process.String()
+	cfg := candidate.Config{TTL: m.ttl, Holder: m.process.String(), Address: m.process.String(), Register: cs.cfg}
 	if cs.choose(4) == 3 {
 		cfg.Holder = "m0"
 	}
-	cfg.Existing = cs.existing
-	cfg.Follow, cfg.Peers, cfg.FastStart = cs.choose(2) == 1, cs.choose(2) == 1, !cs.skewed && cs.choose(4) == 3
-	if cs.choose(4) == 3 {
-		cfg.Frequent, cfg.Infrequent, cfg.PollInterval = time.Second, infrequent, infrequent
-	}
+	cfg.Role = cs.role()
 	cs.longest = max(cs.longest, m.ttl)
 	lay := func(st store.Store) layout.Layout { return cs.lay(st, m.on.key, m.ttl) }
 	acts := 3 + cs.choose(16)
 	*m = member{process: m.process, on: m.on, e: new(engine.Engine), ttl: m.ttl, claim: m.claim, ended: m.ended, contends: m.contends, lay: lay, may: allowances{acts: acts}}
 	cs.init(m, cfg)
-	cs.logf("%v starts as %s, TTL %v, follows %t, peers %t, fast start %t, clock %d/%d",
-		m, m.cfg.Incarnation, cfg.TTL, cfg.Follow, cfg.Peers, cfg.FastStart, m.rate, rateOne)
+	cs.logf("%v starts as %s, TTL %v, %T%+v, clock %d/%d",
+		m, m.cfg.Incarnation, cfg.TTL, cfg.Role, cfg.Role, m.rate, rateOne)
+}
+
+// role draws a user's role. Half of the members wait, and half of the others have peers.
+func (cs *candidates) role() candidate.Role {
+	follows, peers := cs.choose(2) == 1, cs.choose(2) == 1
+	taking := candidate.Taking{Existing: cs.existing, FastStart: !cs.skewed && cs.choose(4) == 3}
+	own := cs.choose(4) == 3 // intervals
+	switch {
+	case follows && own:
+		return candidate.Follower{Taking: taking, Frequent: time.Second, Infrequent: infrequent, Peers: peers}
+	case follows:
+		return candidate.Follower{Taking: taking, Peers: peers}
+	case own:
+		return candidate.Waiter{Taking: taking, PollInterval: infrequent}
+	}
+	return candidate.Waiter{Taking: taking}
 }
 
 // init gives a member a new candidate, with a new incarnation.
@@ -97,7 +108,7 @@ func (o owner) Watcher(session string, of *engine.Engine) engine.Owner {
 func (cs *candidates) watcher(p *process, ttl time.Duration, session string, of *engine.Engine) engine.Owner {
 	r := &member{process: p, on: cs.find(session).heartbeat.on, e: of, ttl: ttl, reaps: true}
 	r.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: session} }
-	r.cfg = candidate.Config{TTL: r.ttl, Holder: r.process.String(), Layout: record.LayoutSession}
+	r.cfg = candidate.Config{TTL: r.ttl, Holder: r.process.String(), Register: candidate.Register{Layout: record.LayoutSession}}
 	r.on.reapers = append(r.on.reapers, r)
 	cs.add(r)
 	return owner{cs, r}

@@ -49,6 +49,12 @@ type process struct {
 	acts     int       // left to its sessions' user, if a failure lasts
 }
 
+// follows reports whether the member polls as candidates in an election do.
+func (m *member) follows() bool {
+	_, follows := m.cfg.Role.(candidate.Follower)
+	return follows
+}
+
 func (p *process) String() string { return fmt.Sprintf("m%d", p.number) }
 
 func (p *process) end() {

@@ -39,24 +39,24 @@ type Config struct {
 // itself, because the layout's sweep reads the real clock.
 type way struct {
 	name string
-	cfg  candidate.Config
+	cfg  candidate.Register
 	lay  func(st store.Store, key string, ttl time.Duration) layout.Layout
 }
 
 var ways = []way{
-	{"object", candidate.Config{}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+	{"object", candidate.Register{}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Object{Store: st, Key: key}
 	}},
-	{"epochs", candidate.Config{Numbered: true, Layout: layout.EpochsName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+	{"epochs", candidate.Register{Numbered: true, Layout: layout.EpochsName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Epochs{Store: st, Key: key}
 	}},
-	{"epochs+if-match", candidate.Config{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+	{"epochs+if-match", candidate.Register{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Epochs{Store: st, Key: key, IfMatch: true}
 	}},
-	{"marker", candidate.Config{Tokenless: true, WriteOnce: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+	{"marker", candidate.Register{Tokenless: true, WriteOnce: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
 		return layout.Marker{Store: st, Key: key, TTL: ttl}
 	}},
-	{"marker+if-match", candidate.Config{Tokenless: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+	{"marker+if-match", candidate.Register{Tokenless: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
 		return layout.Marker{Store: st, Key: key, TTL: ttl, IfMatch: true}
 	}},
 }

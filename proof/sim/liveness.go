@@ -121,7 +121,7 @@ func (w *world) convergeAll() {
 func (w *world) takeover(gone bool) time.Duration {
 	ttl := w.longest
 	look, kept := infrequent, time.Duration(0)
-	if len(w.sessions) > 0 || slices.ContainsFunc(w.members, func(m *member) bool { return m.cfg.Follow || m.cfg.Peers }) {
+	if len(w.sessions) > 0 || slices.ContainsFunc(w.members, (*member).follows) {
 		look, kept = max(protocol.Renewal(ttl), infrequent), protocol.Validity(ttl)
 	}
 	d := kept + look*5/4
@@ -259,7 +259,7 @@ func (w *world) plain(m, holder *member, window time.Duration) traffic {
 		return traffic{writes: n}
 	}
 	may := traffic{reads: w.looks(m.process, holder, window)}
-	if !m.cfg.Follow {
+	if !m.follows() {
 		may.reads = int(window*(protocol.Drift+1)/protocol.Drift*21/20/settled) + 12
 	}
 	if listed {

@@ -111,15 +111,15 @@ func (c *Machine) seek(now protocol.Now, out *protocol.Actions) {
 	case c.acq.want == nothing && len(c.writes.open) == 0:
 		c.obs.expire(&c.cfg, c.acq.want, now, out)
 		c.wait(now, out)
-	case c.cfg.Reaper && !c.obs.held():
+	case c.reaps() && !c.obs.held():
 		c.acq.want = nothing
 		out.Add(Reaped{c.obs.record})
-	case c.obs.version == "" && c.cfg.Existing:
+	case c.obs.version == "" && c.taking.Existing:
 		c.fail(protocol.ErrAbsent, now, out)
 	// A session of this name could be mistaken for an earlier one, still named in locks (rule D1).
-	case c.obs.version != "" && c.cfg.Fresh:
+	case c.obs.version != "" && c.beats():
 		c.fail(protocol.ErrUsed, now, out)
-	case c.obs.spent(&c.cfg) && !c.cfg.Reaper:
+	case c.obs.spent(&c.cfg) && !c.reaps():
 		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", protocol.ErrTooLarge, c.obs.record.Token, int64(record.LastToken)), now, out)
 	case c.tired():
 		c.fail(c.trouble.Err, now, out)
@@ -148,7 +148,7 @@ func (c *Machine) seek(now protocol.Now, out *protocol.Actions) {
 // claim may have landed (rule A6), and a read decides: either adopt calls claimed, or seek claims
 // again on the same condition.
 func (c *Machine) claim(now protocol.Now, out *protocol.Actions) {
-	if c.cfg.Reaper {
+	if c.reaps() {
 		c.reap(now, out)
 		return
 	}

@@ -66,8 +66,8 @@ func TestWhatCannotBeDetached(t *testing.T) {
 	}{
 		{"a plain lease", candidate.Config{}, "", true},
 		{"one under a session", candidate.Config{}, "s", false},
-		{"one without a token", candidate.Config{Tokenless: true}, "", false},
-		{"one whose record cannot be written over", candidate.Config{WriteOnce: true}, "", false},
+		{"one without a token", candidate.Config{Register: candidate.Register{Tokenless: true}}, "", false},
+		{"one whose record cannot be written over", candidate.Config{Register: candidate.Register{WriteOnce: true}}, "", false},
 	} {
 		t.Run(c.title, func(t *testing.T) {
 			t.Parallel()

@@ -20,9 +20,14 @@ type Config struct {
 	Holder      string
 	Address     string
 	Meta        map[string]string
-	Existing    bool   // never create the object
-	Layout      string // the name in records
+	Retries     []time.Duration // the backoffs after consecutive failures: see protocol.Pause
+	Register                    // how the lock is stored
+	Role        Role            // nil: a Waiter without options
+}
 
+// A Register says what the layout makes of the lock's record.
+type Register struct {
+	Layout string // the name in records
 	// Numbered: tokens are object numbers, starting at 1.
 	Numbered bool
 	// Tokenless: there are no tokens, and a free lock has no object.
@@ -30,29 +35,6 @@ type Config struct {
 	// WriteOnce: a record cannot be overwritten, so no lease is renewed. Without Sweep, none is
 	// taken over either: its record must be deleted first.
 	WriteOnce, Sweep bool
-
-	// Fresh: the object must not exist yet, so a name is used only once (rule D1).
-	Fresh bool
-	// Reaper: the candidate wants the lock to be free. Where it would take the lock over, it frees
-	// it (rule D3), and it answers an acquisition with Reaped.
-	Reaper bool
-
-	// FastStart lets the candidate take over at once if the record is old enough by the store's own
-	// clock.
-	FastStart bool
-	// PollInterval limits how long the poll intervals of a waiting acquisition become. Zero: see
-	// the function PollInterval. Followers do not use it.
-	PollInterval time.Duration
-	// Follow polls as for an election, where waits are long: see follow.
-	Follow bool
-	// Frequent and Infrequent are a follower's poll intervals: during transitions and failures, and
-	// while the leader is stable. Zero: derived from the leader's TTL.
-	Frequent, Infrequent time.Duration
-	// Peers makes a follower ask the leader itself, if its record has an address. It asks the store
-	// only if the leader does not answer.
-	Peers bool
-	// Retries are the backoffs after consecutive failures: see [Pause].
-	Retries []time.Duration
 }
 
 // writeID returns the write ID of the n-th write. It is in the body, which every layout and store
@@ -79,14 +61,6 @@ func (cfg *Config) number(r record.Record) (n uint64, ours bool) {
 func (cfg *Config) mine(r record.Record) bool {
 	_, ours := cfg.number(r)
 	return ours
-}
-
-// frequent returns a follower's interval during transitions and failures.
-func (cfg *Config) frequent(ttl time.Duration) time.Duration {
-	if cfg.Frequent > 0 {
-		return cfg.Frequent
-	}
-	return max(protocol.Renewal(ttl)/8, protocol.FirstPoll)
 }
 
 // Terms are what an acquisition asks for its own lease. They apply from its Acquire until the
@@ -164,7 +138,7 @@ func (c *Machine) forgetTerms() {
 
 // retune changes the defaults, where the terms ask for nothing else.
 func (c *Machine) retune(ev Retune) {
-	c.usual.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
+	c.usual.TTL, c.pace.often, c.pace.seldom = ev.TTL, ev.Frequent, ev.Infrequent
 	if c.terms.TTL == 0 {
 		c.cfg.TTL = ev.TTL
 	}

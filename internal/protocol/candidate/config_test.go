@@ -100,7 +100,7 @@ func TestExpiry(t *testing.T) {
 // pauses.
 func TestRetune(t *testing.T) {
 	t.Parallel()
-	p := newPlayer(candidate.Config{Follow: true, Frequent: time.Hour, Infrequent: time.Hour})
+	p := newPlayer(candidate.Config{Role: candidate.Follower{Frequent: time.Hour, Infrequent: time.Hour}})
 	look := func(at time.Duration, version protocol.Version, held bool) (pause time.Duration) {
 		t.Helper()
 		r := candidate.ReadDone{Shown: protocol.Found, Version: version, Record: freed.Record}

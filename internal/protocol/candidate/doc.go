@@ -15,7 +15,8 @@
 //
 // events.go has the vocabulary: what a machine is told, and what it asks for. machine.go has its
 // memory and Step, which calls what is due. config.go has what a candidate and a lease are
-// configured with. Each phase has a file, with its requests and what their answers mean:
+// configured with, and role.go what different candidates want with a lock. Each phase has a file,
+// with its requests and what their answers mean:
 //
 //   - acquire.go: read, wait and claim, until there is a lease or an error; pass the lock on to another
 //     user of the same candidate. pace.go plans the polls;

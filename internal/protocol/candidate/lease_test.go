@@ -74,7 +74,7 @@ func TestLostTo(t *testing.T) {
 		{record.Record{Held: true}, true, protocol.ErrTaken},
 		{record.Record{}, true, protocol.ErrVanished},
 	} {
-		p := newPlayer(candidate.Config{Tokenless: c.tokenless})
+		p := newPlayer(candidate.Config{Register: candidate.Register{Tokenless: c.tokenless}})
 		p.step(0, candidate.Acquire{})
 		p.step(1, freed)
 		p.step(2, candidate.WriteDone{Version: "v2"})

@@ -161,7 +161,7 @@ func (c *Machine) sight(ev ReadDone, now protocol.Now) {
 	c.observe(ev.Record, ev.Version, now.Clock)
 	rest := ev.Record.Resting()
 	c.obs.claimableAt -= min(rest, Rested(ev.Age))
-	if c.cfg.FastStart && rest == 0 && ev.Record.Session == "" && ev.Age >= protocol.Stale(ev.Record.TTL) {
+	if c.taking.FastStart && rest == 0 && ev.Record.Session == "" && ev.Age >= protocol.Stale(ev.Record.TTL) {
 		c.obs.claimableAt, c.obs.spread = now.Clock, 0 // this relies on the store's clock, and weakens only P2
 	}
 }
@@ -218,10 +218,10 @@ func (c *Machine) claimable(r record.Record, now time.Duration, wakes bool) (at,
 	case r.Successor != "" && r.Successor != c.cfg.Holder:
 		// This is only a courtesy: the conditional write decides.
 		return now + protocol.Renewal(r.TTL) + protocol.Margin(r.TTL), c.rng.Spread(r.TTL / 10)
-	case c.cfg.Follow && wakes && r.Successor == "":
+	case c.follows() && wakes && r.Successor == "":
 		// All followers read at about this time, and one should claim before the others. A second
 		// is enough for this, however many they are and however long the TTL.
-		return now, c.rng.Spread(min(c.cfg.frequent(r.TTL), time.Second))
+		return now, c.rng.Spread(min(c.pace.frequent(r.TTL), time.Second))
 	}
 	return now, 0
 }

@@ -30,7 +30,7 @@ func TestObserved(t *testing.T) {
 	p.step(time.Minute+1, freed)
 	exists(p, true, "v1")
 
-	p = newPlayer(candidate.Config{Tokenless: true})
+	p = newPlayer(candidate.Config{Register: candidate.Register{Tokenless: true}})
 	exists(p, false, "")
 	p.step(0, candidate.Watch{On: true})
 	p.step(1, candidate.ReadDone{Shown: protocol.Found, Record: record.Record{TTL: 15 * time.Second}})
@@ -54,14 +54,14 @@ func TestClaimable(t *testing.T) {
 		want   bool
 	}{
 		{"nothing is known", candidate.Config{}, nil, time.Hour, false},
-		{"nothing is known of a marker", candidate.Config{Tokenless: true}, nil, time.Hour, false},
+		{"nothing is known of a marker", candidate.Config{Register: candidate.Register{Tokenless: true}}, nil, time.Hour, false},
 		{"free", candidate.Config{}, []protocol.Event{freed}, time.Second, true},
 		{"no object", candidate.Config{}, []protocol.Event{absent}, time.Hour, false},
-		{"no marker", candidate.Config{Tokenless: true}, []protocol.Event{noMarker}, time.Second, true},
+		{"no marker", candidate.Config{Register: candidate.Register{Tokenless: true}}, []protocol.Event{noMarker}, time.Second, true},
 		{"held", candidate.Config{}, []protocol.Event{held}, waited - 1, false},
 		{"held for long", candidate.Config{}, []protocol.Event{held}, waited, true},
-		{"not to be written over", candidate.Config{WriteOnce: true}, []protocol.Event{held}, time.Hour, false},
-		{"to be swept", candidate.Config{WriteOnce: true, Sweep: true}, []protocol.Event{held}, waited, true},
+		{"not to be written over", candidate.Config{Register: candidate.Register{WriteOnce: true}}, []protocol.Event{held}, time.Hour, false},
+		{"to be swept", candidate.Config{Register: candidate.Register{WriteOnce: true, Sweep: true}}, []protocol.Event{held}, waited, true},
 		{"its own", candidate.Config{}, []protocol.Event{candidate.Acquire{}, freed, candidate.WriteDone{Version: "v2"}}, time.Second, false},
 	} {
 		p := newPlayer(c.cfg)
@@ -120,7 +120,7 @@ func TestSightedNothing(t *testing.T) {
 // TestSightOfNoMarker: a candidate that knows nothing learns by another's look that there is no marker.
 func TestSightOfNoMarker(t *testing.T) {
 	t.Parallel()
-	p := newPlayer(candidate.Config{Tokenless: true})
+	p := newPlayer(candidate.Config{Register: candidate.Register{Tokenless: true}})
 	p.step(2, candidate.Sighted{Sent: 1, Answer: candidate.ReadDone{Shown: protocol.Found, Record: record.Record{TTL: time.Minute}}})
 	if _, _, exists := p.c.Observed(); !exists {
 		t.Error("it knows nothing")

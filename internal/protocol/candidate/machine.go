@@ -55,9 +55,10 @@ func (i *inflight) done(kinds ...inflight) (kind inflight) {
 // Each part has a file with the methods for that part alone. The methods of Machine need several
 // parts, or change the phase.
 type Machine struct {
-	cfg   Config // with the present options applied
-	terms Terms  // the options of the acquisition or lease
-	usual Terms  // the defaults: Holder, Meta and TTL
+	cfg    Config // with the present options applied
+	taking Taking // the role's
+	terms  Terms  // the options of the acquisition or lease
+	usual  Terms  // the defaults: Holder, Meta and TTL
 	// The first incarnation, and the number of later ones: see anew.
 	base       string
 	generation int
@@ -84,8 +85,14 @@ type Machine struct {
 // New returns a candidate that knows nothing about the lock, not even from an earlier start. So a
 // restart never continues a lease (rule A9).
 func New(cfg Config) *Machine {
+	if cfg.Role == nil {
+		cfg.Role = Waiter{}
+	}
 	usual := Terms{Holder: cfg.Holder, Meta: cfg.Meta, TTL: cfg.TTL}
-	return &Machine{cfg: cfg, usual: usual, base: cfg.Incarnation, rng: protocol.Seeded(cfg.Incarnation)}
+	return &Machine{
+		cfg: cfg, taking: cfg.Role.taking(), pace: cfg.Role.pace(), usual: usual,
+		base: cfg.Incarnation, rng: protocol.Seeded(cfg.Incarnation),
+	}
 }
 
 // Step handles one event and returns what the driver must do, in order. It panics if the event is
@@ -133,7 +140,7 @@ func (c *Machine) Step(ev protocol.Event, now protocol.Now) []protocol.Action {
 		c.sessionExpired(ev.Session, ev.Look, now)
 	case protocol.SessionTroubled:
 		if c.wanting() {
-			c.trouble.Report(ev.Err, c.cfg.Reaper, now, &out)
+			c.trouble.Report(ev.Err, c.reaps(), now, &out)
 		}
 	case protocol.Recheck:
 		c.recheck(now)
@@ -193,7 +200,7 @@ func (c *Machine) Wake() (time.Duration, bool) {
 	if c.busy == none && (c.phase != clear && c.phase != lost || c.wanting()) {
 		wake = c.due
 	}
-	if c.peer.open && !c.peer.asking && c.follows() {
+	if c.peer.open && !c.peer.asking && c.asksLeader() {
 		wake = min(wake, c.peer.due)
 	}
 	if c.phase == held || c.phase == detaching {

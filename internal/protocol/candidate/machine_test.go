@@ -88,7 +88,7 @@ func TestSettled(t *testing.T) {
 	p.step(time.Hour+17*time.Second, candidate.WriteDone{Version: "v3"})
 	settled(true, "after the release")
 
-	p = newPlayer(candidate.Config{Reaper: true})
+	p = newPlayer(candidate.Config{Role: candidate.Reaper{}})
 	held := freed
 	held.Record.Held = true
 	p.step(0, candidate.Acquire{Wait: true})
@@ -128,7 +128,7 @@ func TestBusy(t *testing.T) {
 // TestSmallestInterval: where there is nothing to draw, nothing is drawn.
 func TestSmallestInterval(t *testing.T) {
 	t.Parallel()
-	p := newPlayer(candidate.Config{Follow: true, Frequent: 1})
+	p := newPlayer(candidate.Config{Role: candidate.Follower{Frequent: 1}})
 	p.step(0, candidate.Watch{On: true})
 	p.step(time.Second, freed)
 	if wake, ok := p.c.Wake(); !ok || wake != time.Second {
@@ -156,7 +156,7 @@ func TestImpossibleEvents(t *testing.T) {
 		{"a second release", append(held[:3:3], candidate.Release{}), candidate.Release{}},
 	} {
 		t.Run(c.title, func(t *testing.T) {
-			p := newPlayer(candidate.Config{Peers: true, Follow: true})
+			p := newPlayer(candidate.Config{Role: candidate.Follower{Peers: true}})
 			for _, ev := range c.before {
 				p.step(time.Second, ev)
 			}
@@ -176,7 +176,7 @@ func TestFaultsOfTheDriver(t *testing.T) {
 	if !panics(newPlayer(candidate.Config{}), candidate.Detach{}) {
 		t.Error("a lease is detached that is not held")
 	}
-	p := newPlayer(candidate.Config{WriteOnce: true, Tokenless: true})
+	p := newPlayer(candidate.Config{Register: candidate.Register{WriteOnce: true, Tokenless: true}})
 	p.step(0, candidate.Acquire{})
 	p.step(1, candidate.ReadDone{Shown: protocol.Absent})
 	p.step(2, candidate.WriteDone{Version: "v1"})

@@ -283,7 +283,7 @@ func (x *explorer) move(s state, p int) {
 	do, err := m.Next(old, to)
 	x.reached[do]++
 	id := writeIDOf(s.version + 1)
-	cfg := candidate.Config{TTL: time.Second, Numbered: true}
+	cfg := candidate.Config{TTL: time.Second, Register: candidate.Register{Numbered: true}}
 	write := func(at int8, expect int8, r record.Record) {
 		x.send(s, p, at, expect, abstract(r, s.version+1), false)
 	}

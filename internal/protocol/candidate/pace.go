@@ -22,6 +22,9 @@ type pace struct {
 	edge   time.Duration // a read sent at this time has shown a renewal
 	width  time.Duration // a read sent this much earlier would not have; 0: unknown
 	slack  time.Duration // a read that was too early is repeated after this
+	// What the role says, or zero:
+	longest       time.Duration // a waiter's PollInterval
+	often, seldom time.Duration // a follower's Frequent and Infrequent
 }
 
 // A waiter pays for its reads, and the others for the time a released lock stays idle. Neither
@@ -73,11 +76,11 @@ func (p *pace) grow(first, limit time.Duration) time.Duration {
 }
 
 // waiter returns the intervals of a waiter that does not follow.
-func (p *pace) waiter(cfg *Config, ttl, now time.Duration) time.Duration {
+func (p *pace) waiter(ttl, now time.Duration) time.Duration {
 	if p.poll == 0 {
 		p.begun = now
 	}
-	limit := cfg.PollInterval
+	limit := p.longest
 	if limit == 0 {
 		limit = PollInterval(now-p.begun, ttl)
 	}
@@ -114,13 +117,13 @@ func (c *Machine) wait(now protocol.Now, out *protocol.Actions) {
 	case now.Clock < quiet:
 		c.due, c.obs.fresh = quiet, false
 		return // however soon the lock may be taken
-	case !c.cfg.Follow && c.acq.want != nothing:
-		c.due = now.Clock + c.rng.Vary(c.pace.waiter(&c.cfg, r.TTL, now.Clock))
+	case !c.follows() && c.acq.want != nothing:
+		c.due = now.Clock + c.rng.Vary(c.pace.waiter(r.TTL, now.Clock))
 	case c.pace.next(&c.cfg, r, now.Clock):
-		c.due = now.Clock + c.rng.Vary(min(c.cfg.frequent(r.TTL), time.Second))
-	case c.pace.relaxed(&c.cfg, &c.obs, now.Clock):
+		c.due = now.Clock + c.rng.Vary(min(c.pace.frequent(r.TTL), time.Second))
+	case c.pace.relaxed(&c.obs, now.Clock):
 		c.pace.poll = 0
-		c.due = now.Clock + c.rng.Vary(c.cfg.Infrequent)
+		c.due = now.Clock + c.rng.Vary(c.pace.seldom)
 		c.obs.fresh = false
 		return // however soon the lock may be taken
 	default:
@@ -149,11 +152,19 @@ func (p *pace) next(cfg *Config, r record.Record, now time.Duration) bool {
 // leader renews: see locate and follow.
 func noticed(ttl time.Duration) time.Duration { return protocol.Renewal(ttl) / 8 * 3 }
 
+// frequent returns a follower's interval during transitions and failures.
+func (p *pace) frequent(ttl time.Duration) time.Duration {
+	if p.often > 0 {
+		return p.often
+	}
+	return max(protocol.Renewal(ttl)/8, protocol.FirstPoll)
+}
+
 // relaxed reports whether the follower has an interval of its own for a steady leader, and the
 // leader is steady.
-func (p *pace) relaxed(cfg *Config, o *observation, now time.Duration) bool {
-	interval := max(protocol.Renewal(o.record.TTL), cfg.Infrequent)
-	return cfg.Infrequent > 0 && o.version != "" && p.steady && now-o.first < interval
+func (p *pace) relaxed(o *observation, now time.Duration) bool {
+	interval := max(protocol.Renewal(o.record.TTL), p.seldom)
+	return p.seldom > 0 && o.version != "" && p.steady && now-o.first < interval
 }
 
 // follow returns when to poll a leader again. A leader renews at equal intervals, so one read
@@ -162,11 +173,11 @@ func (p *pace) relaxed(cfg *Config, o *observation, now time.Duration) bool {
 // sees one, and then improves with each read.
 func (p *pace) follow(cfg *Config, o *observation, rng *protocol.Random, now time.Duration) time.Duration {
 	if !o.held() {
-		return now + rng.Vary(p.grow(cfg.frequent(cfg.TTL), protocol.Renewal(cfg.TTL)))
+		return now + rng.Vary(p.grow(p.frequent(cfg.TTL), protocol.Renewal(cfg.TTL)))
 	}
-	interval, frequent := protocol.Renewal(o.record.TTL), cfg.frequent(o.record.TTL)
+	interval, frequent := protocol.Renewal(o.record.TTL), p.frequent(o.record.TTL)
 	late := now-o.first > interval+2*frequent
-	if cfg.Infrequent > 0 {
+	if p.seldom > 0 {
 		return now + rng.Vary(p.grow(frequent, max(interval, frequent)))
 	}
 	if p.steady && o.first == now {

@@ -14,7 +14,7 @@ import (
 // there were since the one before, and how long after it the last one was sent, which has shown it.
 func looks(t *testing.T, landed []time.Duration) (n []int, late []time.Duration) {
 	t.Helper()
-	cfg := candidate.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1", Follow: true}
+	cfg := candidate.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1", Role: candidate.Follower{}}
 	c := candidate.New(cfg)
 	r := record.Record{Held: true, Holder: "db-1", WriteID: "db.0", Token: 41, Epoch: 1, TTL: cfg.TTL}
 	n, late = make([]int, len(landed)), make([]time.Duration, len(landed))

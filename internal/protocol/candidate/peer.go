@@ -67,11 +67,12 @@ func (t *pollState) sees(before, after record.Record, now time.Duration) {
 	}
 }
 
-// follows reports whether there is a leader to ask instead of the store. A record of this
+// asksLeader reports whether there is a leader to ask instead of the store. A record of this
 // candidate's own has none.
-func (c *Machine) follows() bool {
+func (c *Machine) asksLeader() bool {
+	follower, _ := c.cfg.Role.(Follower)
 	r := c.obs.record
-	return c.cfg.Peers && c.wanting() && c.obs.version != "" && r.Held && r.Address != "" && !c.cfg.mine(r)
+	return follower.Peers && c.wanting() && c.obs.version != "" && r.Held && r.Address != "" && !c.cfg.mine(r)
 }
 
 // longPoll returns how long the leader may keep a question. What is then left of its lease
@@ -81,12 +82,12 @@ func longPoll(ttl time.Duration) time.Duration { return ttl / 2 }
 // ask sends the leader a question if one is due, and drops one that no longer matters.
 func (c *Machine) ask(now protocol.Now, out *protocol.Actions) {
 	t := &c.peer
-	follows := c.follows()
-	if t.asking && (t.other || !follows) {
+	asks := c.asksLeader()
+	if t.asking && (t.other || !asks) {
 		out.Add(CancelPoll{})
 		t.asking, t.other = false, false
 	}
-	if !follows || t.asking || !t.open || now.Clock < t.due {
+	if !asks || t.asking || !t.open || now.Clock < t.due {
 		return
 	}
 	t.asking, t.asked = true, now.Clock
@@ -108,7 +109,7 @@ func (c *Machine) peerAnswered(ev PeerAnswer, now protocol.Now, out *protocol.Ac
 	t.asking = false
 	w := ev.Status
 	switch {
-	case !c.follows(): // it is about an earlier leader
+	case !c.asksLeader(): // it is about an earlier leader
 	case ev.Err != nil:
 		c.unheard(now)
 	case w.Incarnation == r.Incarnation() && w.Token > r.Token:
@@ -128,7 +129,7 @@ func (c *Machine) peerAnswered(ev PeerAnswer, now protocol.Now, out *protocol.Ac
 		// Another one may go first, and everybody's reads would only delay it.
 		c.lookAfter(protocol.FirstPoll+c.rng.Jitter(protocol.Renewal(r.TTL)), now)
 	default:
-		c.distrust(c.rng.Jitter(c.cfg.frequent(r.TTL)), now)
+		c.distrust(c.rng.Jitter(c.pace.frequent(r.TTL)), now)
 	}
 }
 
@@ -139,7 +140,7 @@ func (c *Machine) unheard(now protocol.Now) {
 	t.fails++
 	t.due = now.Clock + min(protocol.Pause(t.fails, c.cfg.Retries), max(r.TTL/6, protocol.MinPause))
 	if t.fails >= peerTries {
-		c.distrust(c.rng.Jitter(c.cfg.frequent(r.TTL)), now)
+		c.distrust(c.rng.Jitter(c.pace.frequent(r.TTL)), now)
 	}
 }
 
@@ -183,7 +184,7 @@ func (c *Machine) trust(w PeerStatus, now protocol.Now) {
 	case w.Version:
 		t.due = max(now.Clock, t.asked+longPoll(r.TTL))
 	default:
-		t.due = max(now.Clock, t.asked+c.cfg.frequent(r.TTL))
+		t.due = max(now.Clock, t.asked+c.pace.frequent(r.TTL))
 	}
 	t.known = w.Version
 	if c.busy == none {

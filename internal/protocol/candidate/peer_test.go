@@ -32,7 +32,7 @@ func TestWordOf(t *testing.T) {
 // is another: it is not taken for the answer to that.
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
-	p := newPlayer(candidate.Config{Peers: true, Follow: true})
+	p := newPlayer(candidate.Config{Role: candidate.Follower{Peers: true}})
 	held := func(version string, token int64) candidate.ReadDone {
 		r := record.Record{Held: true, Holder: "db-1", Address: "db-1", TTL: time.Minute, Token: token, WriteID: "other." + version}
 		return candidate.ReadDone{Shown: protocol.Found, Version: protocol.Version(version), Record: r}

@@ -111,13 +111,13 @@ func (s *script) configure(words []string) {
 		case "ttl":
 			s.cfg.TTL = scenario.Duration(s.T, value)
 		case "existing":
-			s.cfg.Existing = true
+			s.cfg.Role = candidate.Waiter{Taking: candidate.Taking{Existing: true}}
 		case "fast-start":
-			s.cfg.FastStart = true
+			s.cfg.Role = candidate.Waiter{Taking: candidate.Taking{FastStart: true}}
 		case "follow":
-			s.cfg.Follow = true
+			s.cfg.Role = candidate.Follower{}
 		case "peers":
-			s.cfg.Follow, s.cfg.Peers = true, true
+			s.cfg.Role = candidate.Follower{Peers: true}
 		case "numbered":
 			s.cfg.Numbered = true
 		case "tokenless":
@@ -127,9 +127,9 @@ func (s *script) configure(words []string) {
 		case "sweep":
 			s.cfg.Sweep = true
 		case "fresh":
-			s.cfg.Fresh = true
+			s.cfg.Role = candidate.Heartbeat{}
 		case "reaper":
-			s.cfg.Reaper = true
+			s.cfg.Role = candidate.Reaper{}
 		case "retries":
 			for pause := range strings.SplitSeq(value, ",") {
 				s.cfg.Retries = append(s.cfg.Retries, scenario.Duration(s.T, pause))
@@ -141,9 +141,11 @@ func (s *script) configure(words []string) {
 		case "address":
 			s.cfg.Address = value
 		case "poll-interval":
-			s.cfg.PollInterval = scenario.Duration(s.T, value)
+			s.cfg.Role = candidate.Waiter{PollInterval: scenario.Duration(s.T, value)}
 		case "infrequent":
-			s.cfg.Infrequent = scenario.Duration(s.T, value)
+			follower, _ := s.cfg.Role.(candidate.Follower)
+			follower.Infrequent = scenario.Duration(s.T, value)
+			s.cfg.Role = follower
 		case "restart": // a new candidate of the same name
 			s.cfg.Incarnation += "'"
 			s.c = candidate.New(s.cfg)

@@ -219,7 +219,7 @@ func (c *Machine) lookFailed(err error, now protocol.Now, out *protocol.Actions)
 	c.trouble.Reads++
 	c.trouble.LookAt = now.Clock + c.retryDelay(c.trouble.Reads)
 	c.due = c.trouble.LookAt
-	c.trouble.Failed(c.trouble.Reads, err, c.cfg.Reaper, now, out)
+	c.trouble.Failed(c.trouble.Reads, err, c.reaps(), now, out)
 }
 
 // tryFailed handles a failed write. The candidate reads at once whether it landed.
@@ -228,7 +228,7 @@ func (c *Machine) tryFailed(err error, now protocol.Now, out *protocol.Actions) 
 	c.trouble.TryAt = now.Clock + c.retryDelay(c.trouble.Writes)
 	c.obs.fresh = false
 	c.due = now.Clock
-	c.trouble.Failed(c.trouble.Writes, err, c.cfg.Reaper, now, out)
+	c.trouble.Failed(c.trouble.Writes, err, c.reaps(), now, out)
 }
 
 // resting reports whether a write must wait, and plans the next step for then. A failed write
@@ -264,7 +264,7 @@ func (c *Machine) Trouble() error { return c.trouble.Err }
 // Only a claim does this. It writes the record anyway, so it costs no request. And it knows the
 // last record of the earlier lease, which nobody can change after the claim has landed (rule A1).
 func (c *Machine) remember(r *record.Record, now protocol.Now) {
-	if c.cfg.Tokenless || c.cfg.Fresh {
+	if c.cfg.Tokenless || c.beats() {
 		return // a marker's record is deleted, and a session is not a lock
 	}
 	before := c.obs.record

@@ -41,7 +41,7 @@ func TestAlmostOurs(t *testing.T) {
 // it tells none, and numbers with 1.
 func TestFirst(t *testing.T) {
 	t.Parallel()
-	cfg := candidate.Config{Holder: "web-1", TTL: time.Minute, Layout: "epochs"}
+	cfg := candidate.Config{Holder: "web-1", TTL: time.Minute, Register: candidate.Register{Layout: "epochs"}}
 	date, now := scenario.Wall.Add(-time.Hour), scenario.Wall
 	want := record.Record{
 		Token: date.UnixMilli(), Layout: "epochs", Holder: "web-1", TTL: time.Minute, WriteID: "x", RenewedAt: now, ExpiresAt: now,
@@ -97,7 +97,7 @@ func TestNoAttemptIsForgotten(t *testing.T) {
 // TestWhatIsWritten: a claim, a renewal and a release, each with all that people read.
 func TestWhatIsWritten(t *testing.T) {
 	t.Parallel()
-	p := newPlayer(candidate.Config{Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Layout: "epochs", Numbered: true})
+	p := newPlayer(candidate.Config{Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Register: candidate.Register{Layout: "epochs", Numbered: true}})
 	check := func(want record.Record) {
 		t.Helper()
 		if got := p.wrote(t); !reflect.DeepEqual(got, want) {
@@ -189,7 +189,7 @@ func TestHistoryOfARecordMadeByHand(t *testing.T) {
 // TestAdoptedNumber: a claim without an answer whose object is found has its number.
 func TestAdoptedNumber(t *testing.T) {
 	t.Parallel()
-	p := newPlayer(candidate.Config{Numbered: true})
+	p := newPlayer(candidate.Config{Register: candidate.Register{Numbered: true}})
 	p.step(0, candidate.Acquire{})
 	p.step(1, freed)
 	r := p.wrote(t)
@@ -279,7 +279,7 @@ func TestClaimsOverTwoVersions(t *testing.T) {
 	t.Parallel()
 	down := errors.New("time-out")
 	for lands := 1; lands <= 2; lands++ {
-		p := newPlayer(candidate.Config{TTL: time.Hour, Numbered: true})
+		p := newPlayer(candidate.Config{TTL: time.Hour, Register: candidate.Register{Numbered: true}})
 		p.step(0, candidate.Acquire{Wait: true})
 		p.step(0, freed)
 		half := freed.Record
