@@ -258,7 +258,7 @@ func (d *driver) vacated(a queue.Vacated) {
 		if outcome != nil {
 			outcome = fmt.Errorf("the seat in %v may still be taken for held, until the end of its session is known to others: %w", d.at(), outcome)
 		}
-		leasehold.Internal.Core(c.lease).Settle(outcome, d.traceReleased(c, outcome))
+		leasehold.Internal.Core(c.lease).Settle(outcome, d.traceReleased(c, outcome), nil)
 	}
 	d.forget(a.Caller)
 }

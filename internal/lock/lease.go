@@ -174,25 +174,23 @@ func (l *Lease) Once(f func()) {
 func (l *Lease) BeginRelease(successor string) { l.Once(func() { l.of.Free(l, successor) }) }
 
 // Settle ends the release. The outcome says why others may still see the lease as held; nil means that
-// it certainly is not. Those who wait for the release go on after the other channels are closed, which
+// it certainly is not. Those who wait for the release go on when the other two channels are closed, which
 // may be nil.
-func (l *Lease) Settle(outcome error, before ...<-chan struct{}) {
+func (l *Lease) Settle(outcome error, one, other <-chan struct{}) {
 	l.outcome = outcome
 	l.settled.Store(true)
-	for _, c := range before {
-		if c != nil {
-			go func() {
-				for _, c := range before {
-					if c != nil {
-						<-c
-					}
-				}
-				close(l.released)
-			}()
-			return
-		}
+	if one == nil && other == nil {
+		close(l.released)
+		return
 	}
-	close(l.released)
+	go func() {
+		for _, before := range []<-chan struct{}{one, other} {
+			if before != nil {
+				<-before
+			}
+		}
+		close(l.released)
+	}()
 }
 
 // Settled reports whether the release is settled.
