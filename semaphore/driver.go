@@ -38,17 +38,8 @@ type driver struct {
 
 	traces traces
 
-	own  own
+	own  *lock.Lazy[*leasehold.Session] // begun here if the options have none
 	said said
-}
-
-// own is the session the semaphore began itself.
-type own struct {
-	turn    chan struct{} // a mutex for beginning and ending the session: has one element while it is free
-	session *leasehold.Session
-	users   int             // acquisitions and leases
-	unused  []chan struct{} // closed when users is 0
-	idle    *time.Timer     // closes the session after some time without users
 }
 
 // under is a session, as the engine and as the caller see it.
@@ -146,8 +137,7 @@ func (d *driver) start() error {
 	if d.opts.Trace != nil {
 		d.traces.events = lock.NewEvents(d.at().String(), d.opts.TTL, d.opts.Logger)
 	}
-	d.own.turn = make(chan struct{}, 1)
-	d.own.turn <- struct{}{}
+	d.own = lock.NewLazy(d.opts.TTL, d.end)
 	cfg := queue.Config{
 		Incarnation: engine.Process{}.Incarnation(), Size: d.size, TTL: d.opts.TTL, Existing: d.opts.Existing,
 	}
@@ -267,7 +257,7 @@ func (d *driver) vacated(a queue.Vacated) {
 func (d *driver) forget(n queue.Caller) {
 	delete(d.callers, n)
 	if d.opts.Session == nil {
-		go d.drop() // drop may have to wait while a session begins
+		go d.own.Drop() // it may have to wait while a session begins
 	}
 }
 
@@ -321,7 +311,7 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 	})
 	if err != nil {
 		if d.opts.Session == nil {
-			d.drop()
+			d.own.Drop()
 		}
 		return nil, d.explain(err)
 	}
@@ -398,43 +388,16 @@ func (d *driver) enter(s *engine.Session) {
 }
 
 // join returns the session for an acquisition, and begins one if necessary. Its use of a
-// session begun here ends with drop.
+// session begun here ends with Drop.
 func (d *driver) join(ctx context.Context, weight int64, wait bool) (under, error) {
 	s := d.opts.Session
 	if s == nil {
 		var err error
-		if s, err = d.begin(ctx, weight, wait); err != nil {
+		if s, err = d.own.Use(ctx, func() (*leasehold.Session, error) { return d.newSession(ctx, weight, wait) }); err != nil {
 			return under{}, err
 		}
 	}
 	return under{leasehold.Internal.Session(s), s}, nil
-}
-
-// begin returns the semaphore's own session and counts one more user.
-func (d *driver) begin(ctx context.Context, weight int64, wait bool) (*leasehold.Session, error) {
-	o := &d.own
-	select {
-	case <-o.turn:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { o.turn <- struct{}{} }()
-	if o.session != nil && o.session.Err() != nil {
-		d.end(o.session) //nolint:contextcheck // its leases are lost, and are released by their users
-		o.session = nil
-	}
-	if o.session == nil {
-		begun, err := d.newSession(ctx, weight, wait)
-		if err != nil {
-			return nil, err
-		}
-		o.session = begun
-	}
-	if o.idle != nil {
-		o.idle.Stop()
-	}
-	o.users++
-	return o.session, nil
 }
 
 // newSession begins a session. For a caller that does not wait, it first checks that there
@@ -509,33 +472,6 @@ func (d *driver) troubled(err error) {
 		"advice", "an acquisition that waits goes on until its context ends: give it a deadline")
 }
 
-// drop ends one use of the semaphore's own session.
-func (d *driver) drop() {
-	o := &d.own
-	<-o.turn
-	defer func() { o.turn <- struct{}{} }()
-	if o.users--; o.users > 0 {
-		return
-	}
-	for _, c := range o.unused {
-		close(c)
-	}
-	if o.unused = nil; o.session != nil {
-		o.idle = time.AfterFunc(d.opts.TTL, d.rest)
-	}
-}
-
-// rest closes the session if it is still unused.
-func (d *driver) rest() {
-	o := &d.own
-	<-o.turn
-	defer func() { o.turn <- struct{}{} }()
-	if o.users == 0 && o.session != nil {
-		d.end(o.session)
-		o.session = nil
-	}
-}
-
 // end closes a session in the background, because its leases may not have been released
 // yet.
 func (d *driver) end(s *leasehold.Session) {
@@ -558,8 +494,8 @@ func (d *driver) close(ctx context.Context) error {
 		return fmt.Errorf("what is under way in the semaphore %v is not settled: %w", d.at(), ctx.Err())
 	}
 	for {
-		s, unused, err := d.take(ctx)
-		if s != nil && unused == nil {
+		s, unused, err := d.own.Take(ctx)
+		if s != nil {
 			err = s.Close(ctx)
 		}
 		switch {
@@ -574,25 +510,4 @@ func (d *driver) close(ctx context.Context) error {
 			return fmt.Errorf("leases of the semaphore %v have not been released: %w", d.at(), ctx.Err())
 		}
 	}
-}
-
-// take returns the session to close. If the session is in use, take also returns a channel
-// that is closed when it is not.
-func (d *driver) take(ctx context.Context) (s *leasehold.Session, unused chan struct{}, err error) {
-	o := &d.own
-	select {
-	case <-o.turn:
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
-	defer func() { o.turn <- struct{}{} }()
-	if s = o.session; s != nil && o.users > 0 {
-		unused = make(chan struct{})
-		o.unused = append(o.unused, unused)
-		return s, unused, nil
-	}
-	if o.session = nil; o.idle != nil {
-		o.idle.Stop()
-	}
-	return s, nil, nil
 }
