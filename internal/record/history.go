@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // The bounds of a history. Entries written here obey them; those of others are read up to them.
@@ -188,28 +187,6 @@ func (p Past) append(b []byte) []byte {
 		number(`,"leases":`, p.Leases)
 	}
 	return append(b, '}')
-}
-
-// appendText writes a text as JSON. Most texts are plain; encoding/json does the others.
-func appendText(b []byte, s string) []byte {
-	if plain(s) {
-		return append(append(append(b, '"'), s...), '"')
-	}
-	var quoted bytes.Buffer
-	enc := json.NewEncoder(&quoted)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // it fails for no text
-	return append(b, bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))...)
-}
-
-// plain reports whether a text is ASCII that JSON does not escape.
-func plain(s string) bool {
-	for _, c := range []byte(s) {
-		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 // short cuts a text between two characters if it is too long for an entry.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -151,21 +150,6 @@ func (s Seat) append(b *bytes.Buffer) {
 // ErrTableFull: no more entries fit in a table.
 var ErrTableFull = errors.New("the table is full")
 
-// open writes a JSON object of texts and numbers, without its end.
-func open(b *bytes.Buffer, object any) {
-	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(object) // it fails for none of these
-	b.Truncate(b.Len() - len("}\n"))
-}
-
-// appendUnknown writes the unknown fields, in a fixed order.
-func appendUnknown(b *bytes.Buffer, unknown map[string]json.RawMessage) {
-	for _, name := range slices.Sorted(maps.Keys(unknown)) {
-		fmt.Fprintf(b, ",%s:%s", appendText(nil, name), unknown[name])
-	}
-}
-
 // DecodeTable reads a table. Every error matches ErrForeign.
 //
 // It refuses impossible tables: holders with more weight than the size, a token or an entry
@@ -179,14 +163,8 @@ func DecodeTable(body []byte) (Table, error) {
 }
 
 func decodeTable(body []byte) (t Table, err error) {
-	if len(body) > MaxTable {
-		return t, fmt.Errorf("it has %d bytes, more than %d", len(body), MaxTable)
-	}
-	f, err := splitObject(body)
+	f, err := readObject(body, MaxTable)
 	if err != nil {
-		return t, err
-	}
-	if err = f.format(); err != nil {
 		return t, err
 	}
 	var layout string
