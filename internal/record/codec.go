@@ -8,8 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// wire is the record's form in the store. Its fields are in the order in which people read
-// them.
+// wire is the record's form in the store, in all kinds of objects. Its fields are in the order in
+// which people read them.
+//
+// Readers know all of these names in every kind of object: a field of the wrong type makes the object
+// foreign, and an acquisition drops what it does not set. Both are promised in docs/format.md. So a
+// form for each kind could only be one for writing.
 type wire struct {
 	Format     int               `json:"format"`
 	Token      int64             `json:"token,omitempty"`

@@ -32,10 +32,12 @@ const MaxTTL = 24 * time.Hour
 // format. Such an object is never overwritten.
 var ErrForeign = errors.New("not a lock record that this version understands")
 
-// A Record is the state of one lock in the store. Its maps and slices never change, so copies
-// may share them.
+// A Record is the state of a register: a lock, or a session. It is stored in four kinds of objects, which
+// have one format but do not all use the same fields: a lock's only object, an epoch (one of a lock's
+// numbered objects), a marker, and a session's heartbeat. Its maps and slices never change, so copies may
+// share them.
 type Record struct {
-	Token   int64  // grows with every acquisition, kept by a release; 0 in a layout without tokens
+	Token   int64  // grows with every acquisition, kept by a release; 0 in a marker, which has none
 	Held    bool   // false: free
 	Holder  string // for people; identifies nobody in the protocol (rule A9)
 	Address string // where the holder can be reached; may be empty
@@ -43,41 +45,45 @@ type Record struct {
 	WriteID string // unique to the attempt that wrote this (rule A2)
 	Session string
 	Meta    map[string]string
-	// Successor is the holder that a release prefers as the next one; the others let it go
-	// first for a moment. In a renewal, it is the one in the coming release.
-	Successor string
 
 	// Layout is the name of the record's layout. Empty: one object, the default.
 	Layout string
-	// For layouts with many objects: Epoch is the number of the record's object, which is not
-	// in its text, and Previous is the number of the last object of the lease before. 0: the
-	// layout has no numbers, or there was none.
-	Epoch, Previous int64
 	// Ended is why the lease ended, if not by a release.
 	Ended string
-	// Freed, of a session, is about the locks released under it.
-	Freed *Freed
-	// Rest, of a free record, is a cooldown: see Resting.
-	Rest *Rest
-	// Opaque: something other than a record marks the lock as held.
-	Opaque bool
-	// Move means: there is no lock here, because it has gone, or has yet to come (rule M5).
-	// Then the record is neither free nor held, and candidates treat it as an unrecognized
-	// object.
-	Move Move
 
 	// For people, by the writer's wall clock. No decision of the protocol depends on them.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
 
-	// For people too: Term is a lease's number among those of its lock, from 1, and TermToken
-	// its token: see CountedTerm. History has the leases before this one, in stored form: see
-	// Past. A claim creates it, and all other writes keep it.
-	Term, TermToken int64
-	History         json.RawMessage
-
 	// Unknown holds the fields unknown to this version, by name. They are written back
 	// unchanged.
 	Unknown map[string]json.RawMessage
+
+	// Of a lock, in one object or in epochs:
+
+	// Successor is the holder that a release prefers as the next one; the others let it go
+	// first for a moment. In a renewal, it is the one in the coming release.
+	Successor string
+	// Rest, of a free record, is a cooldown: see Resting.
+	Rest *Rest
+	// Move means: there is no lock here, because it has gone, or has yet to come (rule M5).
+	// Then the record is neither free nor held, and candidates treat it as an unrecognized
+	// object.
+	Move Move
+	// For people: Term is a lease's number among those of its lock, from 1, and TermToken its
+	// token: see CountedTerm. History has the leases before this one, in stored form: see Past. A
+	// claim creates it, and all other writes keep it.
+	Term, TermToken int64
+	History         json.RawMessage
+
+	// Of an epoch: Epoch is the number of the record's object, which is not in its text, and
+	// Previous is the number of the last object of the lease before. 0: there was none.
+	Epoch, Previous int64
+
+	// Of a heartbeat: Freed is about the locks released under the session.
+	Freed *Freed
+
+	// In a marker's place: something other than a record marks the lock as held. It is not stored.
+	Opaque bool
 }
 
 // Freed tells waiters for a session's locks which of them are worth a read. It decides nothing:
