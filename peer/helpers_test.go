@@ -35,6 +35,7 @@ const key = "leaders/scheduler"
 // anything that f began is left running.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
+	t.Setenv("VIRTUAL_CLOCK", "1") // panics in a parallel test: others would read its clock
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		t.Cleanup(clock.Set(func() time.Duration { return time.Since(start) + time.Hour }))

@@ -126,7 +126,6 @@ func TestPriceNames(t *testing.T) {
 // TestMeasuredInMemory: without a store the plan is run in memory, with all its candidates, but with no more than a thousand of
 // several locks. The measurement is part of the bill.
 func TestMeasuredInMemory(t *testing.T) {
-	t.Parallel()
 	first := make(chan os.Signal, 1) // it begins what must not begin in a bubble, which would wait for its end
 	signal.Notify(first, os.Interrupt)
 	signal.Stop(first)

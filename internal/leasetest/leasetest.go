@@ -33,6 +33,7 @@ var Slept atomic.Int64
 // fails the test. What the default logger gets is part of the test's log.
 func Bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
+	t.Setenv("VIRTUAL_CLOCK", "1") // panics in a parallel test: others would read its clock
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		Slept.Store(0)
