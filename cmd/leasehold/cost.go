@@ -224,7 +224,7 @@ func (c *costCmd) count(ctx context.Context, where string) (*cost.Measured, stri
 	locks := min(c.plan.Locks, max(1, mostCandidates/c.plan.Candidates))
 	c.console.tell("measuring in %s: %s, %s each, for %v after %v", where, plural(locks, "lock"), plural(c.plan.Candidates, "candidate"), c.length, 2*c.plan.TTL)
 	signals := make(chan os.Signal, 8)
-	listen(signals)
+	defer listen(signals)()
 	type outcome struct {
 		m   *cost.Measured
 		err error

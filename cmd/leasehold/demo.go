@@ -99,7 +99,7 @@ func (a *app) stage(page string) error {
 		argv = append(argv, "--verbose")
 	}
 	signals := make(chan os.Signal, 8)
-	listen(signals)
+	defer listen(signals)()
 	p, err := guardian.Start(guardian.Options{Argv: argv, Env: demoEnv(), Deadline: clock.Now() + limit, Grace: time.Second})
 	if err != nil {
 		return &exit{exitInternal, err}

@@ -201,8 +201,11 @@ func (j *job) listen() {
 	}
 }
 
-// listen asks for the signals that a user ends a command with.
-func listen(signals chan<- os.Signal) { notifyOf(signals, orders(false)...) }
+// listen asks for the signals that a user ends a command with, until stop is called.
+func listen(signals chan<- os.Signal) (stop func()) {
+	notifyOf(signals, orders(false)...)
+	return func() { signal.Stop(signals) }
+}
 
 // orders are the signals that a user ends a command with. Where SIGHUP has files read again, it is none of them.
 func orders(rereads bool) []os.Signal {

@@ -74,7 +74,7 @@ func (a *app) onScreen(ctx context.Context, view watchview.View, work func(ctx c
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
-	listen(signals)
+	defer listen(signals)()
 	events, done := make(chan watchview.Event, 64), make(chan error, 1)
 	tell := func(ev watchview.Event) {
 		select {

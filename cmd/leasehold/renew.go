@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,8 +75,7 @@ Exit codes:
 // signal ends a call that ignores its context, such as opening a file.
 func untilSignal(ctx context.Context, do func(context.Context) error) error {
 	signals := make(chan os.Signal, 8)
-	listen(signals)
-	defer signal.Stop(signals)
+	defer listen(signals)()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)

@@ -78,7 +78,7 @@ func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOpti
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
-	listen(signals)
+	defer listen(signals)()
 	go func() { cancel(stopped(<-signals, nil)) }() // or until the program ends
 	if !e.Exists && !chosen {
 		if e, err = a.appears(ctx, &p, opts, func(c leasehold.Change) error { return a.change(p, c) }); err != nil {

@@ -116,7 +116,7 @@ func (w *prefixWatch) watch(ctx context.Context, name string) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
-	listen(signals)
+	defer listen(signals)()
 	go func() { cancel(stopped(<-signals, nil)) }() // or until the program ends
 	w.app.console.tell("watching %s: a refresh each %v, of %d requests now", name, w.every, first.Requests)
 	lines := prefixLines{watch: w}
