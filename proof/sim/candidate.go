@@ -88,7 +88,7 @@ type owner struct {
 	m *member
 }
 
-func (o owner) watches() *member { return o.m }
+func (o owner) hosts() *member { return o.m }
 
 func (o owner) Place() engine.Place {
 	return engine.Place{Runtime: memberRuntime{runtime{o.candidates, o.m.process, &o.m.alarm}, o.m}, Store: remote{}, Key: o.m.on.key, Layout: o.m.lay(remote{}), Logger: silent}

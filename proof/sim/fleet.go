@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -19,6 +20,7 @@ type fleet struct {
 	locks     []*lock
 	members   []*member // candidates for locks
 	sessions  []*session
+	table     *table // the semaphore; nil: there is none
 }
 
 func (f *fleet) find(key string) *session {
@@ -161,8 +163,8 @@ func (m *member) deadline() time.Duration {
 
 // watcher returns the member watching the awaited session, or nil.
 func (m *member) watcher() *member {
-	if r, is := m.e.Waits().(interface{ watches() *member }); is {
-		return r.watches()
+	if r, is := m.e.Waits().(interface{ hosts() *member }); is {
+		return r.hosts()
 	}
 	return nil
 }
@@ -203,80 +205,6 @@ type waker struct {
 	tick time.Duration // the time of the next event
 }
 
-// A lock is what the checks remember of a lock, or of a session's heartbeat.
-type lock struct {
-	key     string
-	members []*member // that may want it
-	reapers []*member // that wait for this session to end
-	flights
-	granted int // leases
-	// restsUntil is the earliest end of the cooldown, on the fastest clock within the bound.
-	restsUntil time.Duration
-	claims     []claim
-	top        int64         // the largest token of a landed claim
-	last       int64         // the largest token of a granted lease
-	claimed    time.Duration // when the last claim landed
-	deleted    bool          // the object was deleted at some time
-	restored   bool          // an earlier record was restored
-	papers     []*paper      // of detached leases
-	excused    bool          // P1 was broken in the one allowed way
-	names      *session      // in its record, if that is held
-	writer     string        // that record's incarnation
-
-	// The last write to the protected resource had this token, and was under the lease of this
-	// claim.
-	resourceToken int64
-	resourceClaim int
-
-	session *session // whose heartbeat it is; nil: a lock
-	born    bool     // its object was created
-	over    bool     // its object says that the session ended
-	there   bool     // its object was not deleted since
-	reused  bool     // another session of this name is beginning
-}
-
-type flights struct {
-	inFlight []*request
-}
-
-// A claim is a landed one, which began a lease.
-type claim struct {
-	incarnation string
-	token       int64
-	created     bool // the object
-	granted     bool
-	wrote       record.Record // as it landed
-	remembers   []byte        // its last part, with the history
-}
-
-// all returns the candidates for a lock, or a heartbeat's keeper and waiters.
-func (l *lock) all() (all []*member) {
-	if l.session == nil {
-		return l.members
-	}
-	return append(l.reapers, l.session.heartbeat)
-}
-
-// holder returns the contender with a valid lease, or nil.
-func (l *lock) holder() *member {
-	for _, m := range l.members {
-		if m.contends && m.valid() {
-			return m
-		}
-	}
-	return nil
-}
-
-// stuck returns a candidate still waiting for the lock after a failed read or write, or nil.
-func (l *lock) stuck() *member {
-	for _, m := range l.members {
-		if m.wants && m.patient && (m.failed() || m.watcher() != nil && m.watcher().failed()) {
-			return m
-		}
-	}
-	return nil
-}
-
 // A session is a heartbeat, and what the library knows about the leases under it.
 type session struct {
 	of        *process
@@ -290,8 +218,16 @@ type session struct {
 // knows reports whether the session knows that a candidate has, or may have, something under it.
 func (s *session) knows(m *member) bool {
 	return slices.ContainsFunc(s.Members(), func(o engine.Host) bool {
-		member, is := o.(owner)
-		return is && member.m == m
+		owner, is := o.(interface{ hosts() *member })
+		return is && owner.hosts() == m
+	})
+}
+
+// seats reports whether the session knows that a part has, or may have, something under it.
+func (s *session) seats(p *part) bool {
+	return slices.ContainsFunc(s.Members(), func(h engine.Host) bool {
+		host, is := h.(interface{ hosts() *part })
+		return is && host.hosts() == p
 	})
 }
 
@@ -305,3 +241,89 @@ func (s *session) engine() *engine.Session {
 func (s *session) String() string { return s.heartbeat.on.key }
 
 func (s *session) alive() bool { return s.began && s.Valid() }
+
+// goesOn reports whether the session is live for its process, and not about to end.
+func (s *session) goesOn() bool { return s.life == s.of.life && !s.mustEnd && s.Over() == nil }
+
+// A part is the semaphore's part of one process life: an engine's host, and its callers.
+type part struct {
+	*process
+	on    *table
+	e     *engine.Table
+	alarm waker
+	cfg   queue.Config
+
+	callers  []*caller // not forgotten yet
+	last     queue.Caller
+	acts     int // left to its user, if a failure lasts
+	turns    int // after the faults
+	absent   time.Duration
+	vanished []record.Seat // the holders in vanished objects, since it last saw an object
+	pacing
+}
+
+func (p *part) String() string { return fmt.Sprintf("%v/%s", p.process, p.on.key) }
+
+// A caller is one acquisition, and its user's progress.
+type caller struct {
+	queue.Caller
+	part   *part
+	name   string // unique, and the holder's name in its entries
+	under  *session
+	weight int64
+	wait   bool
+	stands standing
+	ended  bool // it holds no slot any more, by its own word or by a report
+	room   bool // it had room, and no caller waited, ever since it came
+	token  int64
+}
+
+// A standing is what a caller's user knows.
+type standing int
+
+const (
+	asks   standing = iota // wants a slot
+	holds                  // holds a slot, or lost it and must still leave
+	leaves                 // waits to be told that nothing of it is left
+	gone                   // was told, or got no slot
+)
+
+// valid reports whether a caller may work in its slots now (rule T2).
+func (c *caller) valid() bool { return c.stands == holds && !c.ended && c.under.alive() }
+
+func (c *caller) String() string { return c.name }
+
+func (p *part) who(stands ...standing) (some []*caller) {
+	for _, c := range p.callers {
+		if slices.Contains(stands, c.stands) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+func (p *part) find(n queue.Caller) *caller {
+	for _, c := range p.callers {
+		if c.Caller == n {
+			return c
+		}
+	}
+	panic(fmt.Sprintf("sim: %v says something of the caller %d, which is gone", p, n))
+}
+
+// parts returns the parts of the semaphore.
+func (f *fleet) parts() (all []*part) {
+	for _, p := range f.processes {
+		if p.part != nil {
+			all = append(all, p.part)
+		}
+	}
+	return all
+}
+
+// excused reports whether a part cannot have a slot: it expects another size, or the object must
+// exist and does not.
+func (f *fleet) excused(p *part) bool {
+	t := f.table
+	return t.there && t.now.Size != p.cfg.Size || !t.there && f.existing
+}

@@ -151,12 +151,12 @@ func (in *injector) storeFault() {
 	case in.skewed && in.hit(StoreJump):
 		in.server.skew = in.pick(-time.Hour, -10*time.Second, time.Minute, 48*time.Hour)
 	case in.server.poisoned != "":
-		if !in.tables.poisoned() || in.choose(4) == 0 { // long enough to meet some callers
+		if !in.server.tablePoisoned() || in.choose(4) == 0 { // long enough to meet some callers
 			in.server.unpoison()
 		}
 	case in.meets(Poison):
 		in.server.poison()
-	case in.arm == Deleted && in.tables.on != nil && in.choose(8) == 7:
+	case in.arm == Deleted && in.table != nil && in.choose(8) == 7:
 		in.tables.remove()
 	case in.arm == Deleted && in.choose(20) == 19:
 		l := in.locks[in.choose(len(in.locks))]

@@ -69,7 +69,7 @@ func (w *world) liveness() {
 func (w *world) heal() {
 	w.logf("all is healed")
 	w.healed, w.users.paused = true, false
-	for _, p := range w.tables.parts() {
+	for _, p := range w.parts() {
 		p.turns = 0
 	}
 	w.server.throttled, w.server.slow = 0, 0
@@ -153,7 +153,7 @@ func (w *world) await(locks []*lock, otherwise string, patience time.Duration) b
 // awaitTurns waits until all waiters for slots have had their turn. A deleted object promises
 // nothing: its holders need not know, and callers wait for those holders' sessions to end.
 func (w *world) awaitTurns(end time.Duration) {
-	for t := w.tables.on; t != nil && !t.deleted && w.broken == ""; w.next() {
+	for t := w.table; t != nil && !t.deleted && w.broken == ""; w.next() {
 		p := w.tables.waits()
 		if p == nil {
 			return
@@ -214,7 +214,7 @@ func (w *world) budget(p *process, holders map[*lock]*member, window time.Durati
 			may.reads += w.looks(p, holder.under.heartbeat, window)
 		}
 	}
-	if t := w.tables.on; t != nil && t.deleted && p.part != nil {
+	if t := w.table; t != nil && t.deleted && p.part != nil {
 		one := w.lookout(p, watched, window)
 		may.reads, may.writes = may.reads+one.reads, may.writes+one.writes
 	}

@@ -94,7 +94,7 @@ func (st *seats) sent(r *request) {
 
 // changed credits all parts after a landed change.
 func (st *seats) changed(granted bool) {
-	for _, p := range st.tables.parts() {
+	for _, p := range st.parts() {
 		p.silent, p.heard = 0, false
 		p.looks.left += oneLook
 		p.changes.left += time.Second
@@ -171,13 +171,13 @@ func (st *seats) stepped(p *part) {
 // stuck is called when a failure ends. If all slots are free then, its result returns a part with
 // a caller still waiting because of the failure, or nil.
 func (st *seats) stuck() func() *part {
-	t := st.tables.on
+	t := st.table
 	if t == nil || t.there && len(t.now.Seats()) > 0 || slices.ContainsFunc(t.inFlight, (*request).writes) {
 		return func() *part { return nil }
 	}
 	var kept []*caller
-	for _, p := range st.tables.parts() {
-		if (p.lookFailed || p.writeFailed) && !st.tables.excused(p) {
+	for _, p := range st.parts() {
+		if (p.lookFailed || p.writeFailed) && !st.excused(p) {
 			kept = append(kept, p.who(asks)...)
 		}
 	}

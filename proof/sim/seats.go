@@ -16,12 +16,11 @@ type seats struct {
 	server  *server
 	lasting *lasting
 	returns *returns
-	tables  *tables
 }
 
 // check checks V and O of the model, which must hold at every moment.
 func (st *seats) check() {
-	t := st.tables.on
+	t := st.table
 	if t == nil {
 		return
 	}
@@ -57,17 +56,8 @@ func (st *seats) check() {
 	}
 }
 
-func (s *session) seats(p *part) bool {
-	for _, m := range s.Members() {
-		if h, is := m.(host); is && h.p == p {
-			return true
-		}
-	}
-	return false
-}
-
 func (st *seats) named(s record.Seat) *caller {
-	for _, c := range slices.Backward(st.tables.on.callers) {
+	for _, c := range slices.Backward(st.table.callers) {
 		if c.name == s.Holder {
 			return c
 		}
@@ -280,7 +270,7 @@ func (st *seats) vacated(c *caller, err error) {
 // remains reports whether a caller's entry exists or may still land, under a live session.
 func (st *seats) remains(c *caller) bool {
 	t := c.part.on
-	if !c.under.goesOn() || t.deleted || st.tables.poisoned() {
+	if !c.under.goesOn() || t.deleted || st.server.tablePoisoned() {
 		return false
 	}
 	return slices.ContainsFunc(t.now.Seats(), func(s record.Seat) bool { return s.Holder == c.name }) ||
@@ -291,8 +281,8 @@ func (st *seats) remains(c *caller) bool {
 
 // rooms notes which callers have no room. A process's callers come in order.
 func (st *seats) rooms() {
-	t := st.tables.on
-	for _, p := range st.tables.parts() {
+	t := st.table
+	for _, p := range st.parts() {
 		alone := len(p.who(asks)) == 1
 		for _, c := range p.who(asks) {
 			c.room = c.room && alone && len(t.now.Waiters) == 0 && t.now.Taken()+c.weight <= t.now.Size

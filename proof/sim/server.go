@@ -21,7 +21,6 @@ import (
 // A server is the store.
 type server struct {
 	*fleet
-	tables          *tables
 	objects         bucket
 	throttled, slow time.Duration // until then
 	skew            time.Duration // of the store's clock
@@ -81,7 +80,7 @@ func (st *server) poison() {
 	if n := len(st.sessions); n > 0 && st.choose(3) == 2 {
 		key = st.sessions[n-1].String()
 	}
-	t := st.tables.on
+	t := st.table
 	if t != nil && st.choose(2) == 1 {
 		key = t.key
 	}
@@ -94,10 +93,12 @@ func (st *server) poison() {
 		st.instead = &before
 	}
 	st.poisonIs = st.objects.put(key, st.foreignBody(l, key[0] == 's'), st.date()).version
-	if st.met(Poison, key); st.tables.poisoned() {
+	if st.met(Poison, key); st.tablePoisoned() {
 		st.met(TablePoisoned, key)
 	}
 }
+
+func (st *server) tablePoisoned() bool { return st.table != nil && st.poisoned == st.table.key }
 
 // foreignBody returns an unrecognized object, which may look much like a record.
 func (st *server) foreignBody(l *lock, session bool) []byte {

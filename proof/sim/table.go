@@ -20,80 +20,7 @@ type tables struct {
 	candidates *candidates
 	injector   *injector
 	seats      *seats
-	on         *table // nil: there is none
 }
-
-// A table is what the checks remember of the semaphore.
-type table struct {
-	key   string
-	size  int64
-	heavy []int64 // weights of the callers
-	peers bool    // holders notify the next ones when they give up slots
-	room  int     // for entries, in bytes; 0: no limit
-	flights
-	callers []*caller // all so far
-
-	now     record.Table // the object as it is, or last was
-	there   bool
-	born    bool
-	order   []string           // IDs of landed entries, in order
-	tokens  map[int64][]string // the callers with that token; several in one case: see grants
-	top     int64              // the largest token of a grant
-	granted time.Duration      // when the last grant landed
-	deleted bool               // the object was deleted at some time
-	excused bool               // a token was granted again in the one allowed way
-}
-
-// A part is the semaphore's part of one process life: an engine's host, and its callers.
-type part struct {
-	*process
-	on    *table
-	e     *engine.Table
-	alarm waker
-	cfg   queue.Config
-
-	callers  []*caller // not forgotten yet
-	last     queue.Caller
-	acts     int // left to its user, if a failure lasts
-	turns    int // after the faults
-	absent   time.Duration
-	vanished []record.Seat // the holders in vanished objects, since it last saw an object
-	pacing
-}
-
-func (p *part) String() string { return fmt.Sprintf("%v/%s", p.process, p.on.key) }
-
-// A caller is one acquisition, and its user's progress.
-type caller struct {
-	queue.Caller
-	part   *part
-	name   string // unique, and the holder's name in its entries
-	under  *session
-	weight int64
-	wait   bool
-	stands standing
-	ended  bool // it holds no slot any more, by its own word or by a report
-	room   bool // it had room, and no caller waited, ever since it came
-	token  int64
-}
-
-// A standing is what a caller's user knows.
-type standing int
-
-const (
-	asks   standing = iota // wants a slot
-	holds                  // holds a slot, or lost it and must still leave
-	leaves                 // waits to be told that nothing of it is left
-	gone                   // was told, or got no slot
-)
-
-// valid reports whether a caller may work in its slots now (rule T2).
-func (c *caller) valid() bool { return c.stands == holds && !c.ended && c.under.alive() }
-
-func (c *caller) String() string { return c.name }
-
-// goesOn reports whether the session is live for its process, and not about to end.
-func (s *session) goesOn() bool { return s.life == s.of.life && !s.mustEnd && s.Over() == nil }
 
 func (ts *tables) begin() {
 	if ts.choose(5) == 0 {
@@ -114,7 +41,7 @@ func (ts *tables) begin() {
 		t.room = 400 // three or four entries
 	}
 	t.peers = ts.choose(2) == 1
-	ts.on = t
+	ts.table = t
 	if ts.existing {
 		body, err := record.Table{Size: t.size, WriteID: "init"}.Encode()
 		if err != nil {
@@ -130,36 +57,27 @@ func (ts *tables) begin() {
 
 func (ts *tables) start(p *process) {
 	p.part = nil
-	if ts.on == nil || !p.sessions {
+	if ts.table == nil || !p.sessions {
 		return
 	}
-	part := &part{process: p, on: ts.on, e: new(engine.Table), acts: 3 + ts.choose(16)}
+	part := &part{process: p, on: ts.table, e: new(engine.Table), acts: 3 + ts.choose(16)}
 	part.cfg = queue.Config{
-		Incarnation: ts.candidates.incarnation(p), Size: ts.on.size, TTL: ts.pick(ts.ttls[:]...), Existing: ts.existing, Room: ts.on.room,
+		Incarnation: ts.candidates.incarnation(p), Size: ts.table.size, TTL: ts.pick(ts.ttls[:]...), Existing: ts.existing, Room: ts.table.room,
 	}
 	if ts.choose(16) == 15 {
 		part.cfg.Size++ // a mistake in its configuration (rule T8)
 	}
-	if ts.on.peers {
+	if ts.table.peers {
 		part.cfg.Address = p.String()
 	}
 	ts.longest = max(ts.longest, part.cfg.TTL)
-	if part.cfg.Size != ts.on.size {
+	if part.cfg.Size != ts.table.size {
 		ts.met(OtherSize, part)
 	}
 	part.e.Init(host{ts, part}, part.cfg)
 	p.part, p.wakers = part, append(p.wakers, &part.alarm)
 	ts.logf("%v starts as %s, TTL %v, size %d", part, part.cfg.Incarnation, part.cfg.TTL, part.cfg.Size)
 	ts.after(ts.pick(0, 100*time.Millisecond, time.Second, 10*time.Second), p.machine, func() { ts.act(part) })
-}
-
-func (ts *tables) parts() (all []*part) {
-	for _, p := range ts.processes {
-		if p.part != nil {
-			all = append(all, p.part)
-		}
-	}
-	return all
 }
 
 func (ts *tables) act(p *part) {
@@ -193,14 +111,14 @@ func (ts *tables) join(p *part) {
 		return
 	}
 	p.last++
-	c := &caller{Caller: p.last, part: p, under: s, weight: ts.on.heavy[ts.choose(len(ts.on.heavy))], wait: ts.healed || ts.choose(4) > 0}
+	c := &caller{Caller: p.last, part: p, under: s, weight: ts.table.heavy[ts.choose(len(ts.table.heavy))], wait: ts.healed || ts.choose(4) > 0}
 	c.name = fmt.Sprintf("%v-%d-%d", p.process, p.life, c.Caller)
 	if p.acted(); len(p.who(asks)) == 0 {
 		p.silent = 0
 	}
 	// It fails if the session's end has come and no alarm has gone off since.
 	_ = p.e.Join(&s.Session, queue.Join{Caller: c.Caller, Weight: c.weight, Holder: c.name, Wait: c.wait}, func() {
-		p.callers, ts.on.callers = append(p.callers, c), append(ts.on.callers, c)
+		p.callers, ts.table.callers = append(p.callers, c), append(ts.table.callers, c)
 		c.room = true
 		ts.seats.rooms()
 	})
@@ -242,24 +160,6 @@ func (ts *tables) leave(c *caller, why error) {
 	}
 }
 
-func (p *part) who(stands ...standing) (some []*caller) {
-	for _, c := range p.callers {
-		if slices.Contains(stands, c.stands) {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
-func (p *part) find(n queue.Caller) *caller {
-	for _, c := range p.callers {
-		if c.Caller == n {
-			return c
-		}
-	}
-	panic(fmt.Sprintf("sim: %v says something of the caller %d, which is gone", p, n))
-}
-
 func (ts *tables) forget(c *caller) {
 	p := c.part
 	c.stands = gone
@@ -282,6 +182,8 @@ type host struct {
 	*tables
 	p *part
 }
+
+func (h host) hosts() *part { return h.p }
 
 func (h host) Place() engine.Place {
 	return engine.Place{Runtime: partRuntime{runtime{h.candidates, h.p.process, &h.p.alarm}, h}, Store: remote{}, Key: h.p.on.key, Logger: silent}
@@ -439,12 +341,10 @@ func (ts *tables) tell(a queue.Tell) {
 }
 
 func (ts *tables) remove() {
-	t := ts.on
+	t := ts.table
 	if _, exists := ts.server.objects[t.key]; exists {
 		ts.met(TableDeleted)
 		t.deleted, t.there = true, false
 		delete(ts.server.objects, t.key)
 	}
 }
-
-func (ts *tables) poisoned() bool { return ts.on != nil && ts.server.poisoned == ts.on.key }

@@ -17,13 +17,6 @@ func (ts *tables) converge(p *process) {
 	}
 }
 
-// excused reports whether a part cannot have a slot: it expects another size, or the object must
-// exist and does not.
-func (ts *tables) excused(p *part) bool {
-	t := ts.on
-	return t.there && t.now.Size != p.cfg.Size || !t.there && ts.existing
-}
-
 // waits returns a part with an unfinished turn, or nil.
 func (ts *tables) waits() *part {
 	for _, p := range ts.parts() {

@@ -32,15 +32,14 @@ func newWorld(h *history) *world {
 	w.ledger = &ledger{fleet: f}
 	w.returns = &returns{fleet: f, server: w.server, lasting: w.lasting}
 	w.ledger.returns = w.returns
-	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, ledger: w.ledger}
+	w.seats = &seats{fleet: f, server: w.server, lasting: w.lasting, returns: w.returns}
+	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, ledger: w.ledger, seats: w.seats}
 	w.peers = &peers{fleet: f, network: w.network, lasting: w.lasting}
 	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers}
 	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, candidates: w.candidates}
 	w.injector = &injector{fleet: f, server: w.server, network: w.network, candidates: w.candidates, users: w.users}
-	w.tables = &tables{fleet: f, server: w.server, network: w.network, lasting: w.lasting, candidates: w.candidates, injector: w.injector}
-	w.seats = &seats{fleet: f, server: w.server, lasting: w.lasting, returns: w.returns, tables: w.tables}
-	w.tables.seats, w.network.seats, w.users.tables = w.seats, w.seats, w.tables
-	w.injector.tables, w.server.tables = w.tables, w.tables
+	w.tables = &tables{fleet: f, server: w.server, network: w.network, lasting: w.lasting, candidates: w.candidates, injector: w.injector, seats: w.seats}
+	w.users.tables, w.injector.tables = w.tables, w.tables
 	w.quorum = &quorum{fleet: f, server: w.server, network: w.network}
 	w.network.quorum, w.injector.quorum = w.quorum, w.quorum
 	w.ledger.sessionOver = w.users.tryOnce
@@ -156,7 +155,7 @@ func (w *world) run() {
 	if w.processes[0].sessions {
 		events *= 2 // for more candidates
 	}
-	if w.tables.on != nil {
+	if w.table != nil {
 		events += events / 2
 	}
 	for range events {
