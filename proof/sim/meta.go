@@ -51,7 +51,7 @@ func (led *ledger) metaLanded(m *member, number int) {
 		led.met(MetaUnder, m)
 	}
 	l := m.c().Lease()
-	r, there := led.returns.server.current(m.on)
+	r, there := led.bucket.current(m.on)
 	ours := there && r.Held && r.Incarnation() == l.Incarnation() && r.Token == l.Token
 	if ours && !m.on.restored && metaOf(r) < number {
 		led.violated(Meta, "%v is told that the change %d has landed, and the record carries %d", m, number, metaOf(r))

@@ -15,7 +15,6 @@ type network struct {
 	*fleet
 	server    *server
 	lasting   *lasting
-	ledger    *ledger
 	seats     *seats
 	quorum    *quorum
 	collector *call
@@ -174,7 +173,7 @@ func (n *network) serve(r *request) answer {
 	var a answer
 	switch {
 	case r.hit && n.lasting.answer.Status != 0:
-		n.strike(r, func() { n.land(r) })
+		n.strike(r, func() { n.server.land(r) })
 		a = answer{err: n.lasting.answer.to(r)}
 	case n.now < n.server.throttled:
 		n.met(Throttled)
@@ -187,7 +186,7 @@ func (n *network) serve(r *request) answer {
 	case r.op == "put" && n.hit(Conflict):
 		a = refused(store.ErrConflict)
 	default:
-		a = n.land(r)
+		a = n.server.land(r)
 		if r.writes() && a.err == nil && n.hit(Unknown) {
 			a = refused(store.ErrUnknownOutcome)
 		}
@@ -200,55 +199,6 @@ func (n *network) serve(r *request) answer {
 		if a.object != nil {
 			a.object.Date = n.server.date()
 		}
-	}
-	return a
-}
-
-func (n *network) land(r *request) answer {
-	of, number, numbered := layout.Epoch(r.key)
-	top := int64(0)
-	if numbered {
-		top = n.server.highest(of)
-	}
-	before, existed := n.server.objects[r.key]
-	a := n.server.objects.serve(r, n.server.date())
-	n.logf("    lands: %s %q %v: %v", r.op, r.key, r.only, a.error())
-	if !r.writes() || a.err != nil {
-		return a
-	}
-	n.mix(sum(r.body))
-	if r.from.from != nil {
-		n.lasting.changed(r)
-	}
-	if r.from.over {
-		n.met(LateRequest, r.op)
-	}
-	if r.op == "put" && existed && r.key == n.server.poisoned && before.version == n.server.poisonIs {
-		n.violated(Foreign, "%q was written over", r.key)
-	}
-	if r.from.part != nil {
-		n.seats.landed(r, before, existed)
-		return a
-	}
-	if r.op == "put" && r.from.from != nil {
-		n.ledger.written(r, number-top)
-	}
-	switch {
-	case r.op == "delete" && numbered && existed:
-		n.met(Collected, r.key)
-		if number == top {
-			n.violated(Highest, "epoch %d was deleted", number)
-		}
-	case r.op == "put" && numbered && number < top && r.only.Absent():
-		n.met(Recreated, r.key) // it must not count, and its sender must notice
-	case !r.claims(), numbered && number <= top: // such a claim ends a lease
-	default:
-		n.ledger.claimed(r, number)
-		n.ledger.remembered(r, true)
-		return a
-	}
-	if r.op == "put" && r.from.from != nil && (!numbered || number >= top) {
-		n.ledger.remembered(r, false)
 	}
 	return a
 }

@@ -151,7 +151,7 @@ func (u *users) notAttached(m *member, a candidate.Failed) {
 // lostPaper checks A12: the only owner of a lease is told about its loss only if it was lost, and
 // not because of what this process, or the one before, has sent.
 func (led *ledger) lostPaper(m *member, p *paper, err error) {
-	r, there := led.returns.server.current(m.on)
+	r, there := led.bucket.current(m.on)
 	l := p.lineage
 	if l.copied || l.freed || m.on.deleted || m.on.restored || !there {
 		return

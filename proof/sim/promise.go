@@ -50,7 +50,7 @@ const (
 // A ledger checks the promises about locks and sessions, by what has landed and been granted.
 type ledger struct {
 	*fleet
-	returns     *returns
+	bucket      *bucket
 	sessionOver func(*member) // called for some member when a record says that its session ended
 }
 

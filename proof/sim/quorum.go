@@ -412,7 +412,7 @@ func (q *quorum) chosen(key, version string) {
 		q.network.logf("    landed before the deletion: %s %q %v", r.op, r.key, r.only)
 		return
 	}
-	if a := q.network.land(r); a.err != nil {
+	if a := q.server.land(r); a.err != nil {
 		q.violated(Sense, "%s of %s is written over what it was not to replace: %v", version, key, a.err)
 	}
 	now := version

@@ -11,7 +11,7 @@ import (
 // A returns checks the promises to callers.
 type returns struct {
 	*fleet
-	server  *server
+	bucket  *bucket
 	lasting *lasting
 }
 
@@ -158,7 +158,7 @@ func (ret *returns) mustSettle(m *member) {
 
 // checkFreed checks that a successful release has freed the record, unless the session ended.
 func (ret *returns) checkFreed(m *member) {
-	r, there := ret.server.current(m.on)
+	r, there := ret.bucket.current(m.on)
 	if !there || !r.Held || r.Incarnation() != m.c().Incarnation() || m.on.deleted || m.on.restored || ret.cfg.Tokenless {
 		return // a late duplicate write may re-create a deleted marker
 	}
@@ -178,7 +178,7 @@ func (ret *returns) checkSettled(m *member) {
 			continue
 		}
 		s := ret.find(r.from.write.Record.Session)
-		if s.Over() != nil || s.mustEnd || s.life != s.of.life || m.on.deleted || !ret.server.wouldLand(r) {
+		if s.Over() != nil || s.mustEnd || s.life != s.of.life || m.on.deleted || !ret.bucket.wouldLand(r) {
 			continue
 		}
 		ret.violated(D6, "%v says that it has settled, and a claim under the session %v, which goes on, may land yet", m, s)

@@ -13,7 +13,7 @@ import (
 // A seats checks the promises about the semaphore.
 type seats struct {
 	*fleet
-	server  *server
+	bucket  *bucket
 	lasting *lasting
 	returns *returns
 }
@@ -270,12 +270,12 @@ func (st *seats) vacated(c *caller, err error) {
 // remains reports whether a caller's entry exists or may still land, under a live session.
 func (st *seats) remains(c *caller) bool {
 	t := c.part.on
-	if !c.under.goesOn() || t.deleted || st.server.tablePoisoned() {
+	if !c.under.goesOn() || t.deleted || st.bucket.tablePoisoned() {
 		return false
 	}
 	return slices.ContainsFunc(t.now.Seats(), func(s record.Seat) bool { return s.Holder == c.name }) ||
 		slices.ContainsFunc(t.inFlight, func(r *request) bool {
-			return r.op == "put" && st.server.wouldLand(r) && strings.Contains(string(r.body), `"`+c.name+`"`)
+			return r.op == "put" && st.bucket.wouldLand(r) && strings.Contains(string(r.body), `"`+c.name+`"`)
 		})
 }
 

@@ -2,70 +2,78 @@ package sim
 
 import (
 	"bytes"
-	"fmt"
-	"hash/fnv"
-	"maps"
 	"math"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/store"
 )
 
-// A server is the store.
+// A server is the store, and tells the checks what has landed.
 type server struct {
-	*fleet
-	objects         bucket
-	throttled, slow time.Duration // until then
-	skew            time.Duration // of the store's clock
-	poisoned        string        // the key of the unrecognized object
-	poisonIs        store.Version // its version
-	instead         *object       // what it replaced, if anything
+	*bucket
+	lasting   *lasting
+	ledger    *ledger
+	seats     *seats
+	throttled time.Duration // until then
+	slow      time.Duration // until then
 }
 
-func (st *server) date() time.Time { return epoch.Add(st.now + st.skew).Truncate(time.Second) }
-
-// highest returns the number of a lock's highest epoch with a record.
-func (st *server) highest(lock string) int64 {
-	top := st.objects.highest(lock)
-	if of, n, ok := layout.Epoch(st.poisoned); ok && of == lock && n == top {
-		top--
+// land carries out a request.
+func (st *server) land(r *request) answer {
+	of, number, numbered := layout.Epoch(r.key)
+	top := int64(0)
+	if numbered {
+		top = st.highest(of)
 	}
-	return top
-}
-
-func (st *server) current(l *lock) (record.Record, bool) {
-	key := l.key
-	if st.cfg.Numbered {
-		key = layout.EpochKey(key, st.objects.highest(key))
+	before, existed := st.objects[r.key]
+	a := st.serve(r)
+	st.logf("    lands: %s %q %v: %v", r.op, r.key, r.only, a.error())
+	if !r.writes() || a.err != nil {
+		return a
 	}
-	o, exists := st.objects[key]
-	if !exists {
-		return record.Record{}, false
+	st.mix(sum(r.body))
+	if r.from.from != nil {
+		st.lasting.changed(r)
 	}
-	r, err := record.DecodeIn(record.AnyLayout, o.body)
-	r.Session = strings.TrimPrefix(r.Session, "../") // the relative path from an epoch
-	return r, err == nil
-}
-
-// wouldLand reports whether a write would begin a lease if it arrived now.
-func (st *server) wouldLand(r *request) bool {
-	o, exists := st.objects[r.key]
-	if of, n, numbered := layout.Epoch(r.key); numbered && (!r.only.Absent() || n <= st.objects.highest(of)) {
-		return false
+	if r.from.over {
+		st.met(LateRequest, r.op)
 	}
-	return r.only.Absent() && !exists || exists && !r.only.Absent() && o.version == r.only.Match()
+	if r.op == "put" && existed && r.key == st.poisoned && before.version == st.poisonIs {
+		st.violated(Foreign, "%q was written over", r.key)
+	}
+	if r.from.part != nil {
+		st.seats.landed(r, before, existed)
+		return a
+	}
+	if r.op == "put" && r.from.from != nil {
+		st.ledger.written(r, number-top)
+	}
+	switch {
+	case r.op == "delete" && numbered && existed:
+		st.met(Collected, r.key)
+		if number == top {
+			st.violated(Highest, "epoch %d was deleted", number)
+		}
+	case r.op == "put" && numbered && number < top && r.only.Absent():
+		st.met(Recreated, r.key) // it must not count, and its sender must notice
+	case !r.claims(), numbered && number <= top: // such a claim ends a lease
+	default:
+		st.ledger.claimed(r, number)
+		st.ledger.remembered(r, true)
+		return a
+	}
+	if r.op == "put" && r.from.from != nil && (!numbered || number >= top) {
+		st.ledger.remembered(r, false)
+	}
+	return a
 }
 
 func (st *server) initialize(l *lock) {
 	r := candidate.First(candidate.Config{TTL: ttls[0], Holder: "init"}, "init", st.date(), epoch)
-	st.objects.put(l.key, encode(r), st.date())
+	st.put(l.key, encode(r))
 	l.top = r.Token
 }
 
@@ -75,7 +83,7 @@ func (st *server) poison() {
 	l := st.locks[st.choose(len(st.locks))]
 	key := l.key
 	if st.cfg.Numbered {
-		key = layout.EpochKey(key, st.objects.highest(key)+1)
+		key = layout.EpochKey(key, st.last(key)+1)
 	}
 	if n := len(st.sessions); n > 0 && st.choose(3) == 2 {
 		key = st.sessions[n-1].String()
@@ -92,13 +100,11 @@ func (st *server) poison() {
 	if exists {
 		st.instead = &before
 	}
-	st.poisonIs = st.objects.put(key, st.foreignBody(l, key[0] == 's'), st.date()).version
+	st.poisonIs = st.put(key, st.foreignBody(l, key[0] == 's')).version
 	if st.met(Poison, key); st.tablePoisoned() {
 		st.met(TablePoisoned, key)
 	}
 }
-
-func (st *server) tablePoisoned() bool { return st.table != nil && st.poisoned == st.table.key }
 
 // foreignBody returns an unrecognized object, which may look much like a record.
 func (st *server) foreignBody(l *lock, session bool) []byte {
@@ -129,14 +135,6 @@ func (st *server) foreignBody(l *lock, session bool) []byte {
 	return bytes.Replace(encode(r), []byte(`"format":1`), []byte(format), 1)
 }
 
-func encode(r record.Record) []byte {
-	body, err := r.Encode()
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err))
-	}
-	return body
-}
-
 func (st *server) unpoison() {
 	key, before := st.poisoned, st.instead
 	st.poisoned = ""
@@ -148,7 +146,7 @@ func (st *server) unpoison() {
 	case before == nil:
 		delete(st.objects, key)
 	default:
-		st.objects.put(key, before.body, st.date())
+		st.put(key, before.body)
 	}
 	st.logf("the poison %q is removed", key)
 }
@@ -177,78 +175,4 @@ func (st *server) reclaim() {
 			l.there = false
 		}
 	}
-}
-
-// A bucket is a store with the weakest expected properties: a version is a hash of the body, so
-// it comes back with the body, and each page of a listing has its own time.
-type bucket map[string]object
-
-type object struct {
-	body    []byte
-	version store.Version
-	written time.Time
-}
-
-const pageSize = 3
-
-func (b bucket) put(key string, body []byte, now time.Time) object {
-	o := object{body, store.Version(strconv.FormatUint(sum(body), 16)), now}
-	b[key] = o
-	return o
-}
-
-func sum(body []byte) uint64 {
-	hash := fnv.New64a()
-	_, _ = hash.Write(body)
-	return hash.Sum64()
-}
-
-func (b bucket) serve(r *request, now time.Time) answer {
-	var a answer
-	o, exists := b[r.key]
-	switch {
-	case r.op == "list":
-		a.entries, a.truncated = b.page(r.key, r.after)
-	case r.op == "delete":
-		delete(b, r.key)
-	case r.op == "get" && !exists:
-		a.err = r.fails(store.ErrNotExist)
-	case r.op == "get" && o.version == r.unless:
-		a.err = r.fails(store.ErrNotModified)
-	case r.op == "get":
-		a.object = &store.Object{Key: r.key, Body: o.body, Version: o.version, LastModified: o.written}
-	case exists == r.only.Absent() || o.version != r.only.Match():
-		a.err = r.fails(store.ErrPrecondition)
-	default:
-		o = b.put(r.key, r.body, now)
-		if r.version != "" {
-			o.version = r.version
-			b[r.key] = o
-		}
-		a.object = &store.Object{Key: r.key, Version: o.version, LastModified: now}
-	}
-	return a
-}
-
-func (b bucket) page(prefix, after string) (entries []store.Entry, truncated bool) {
-	for _, key := range slices.Sorted(maps.Keys(b)) {
-		if key <= after || !strings.HasPrefix(key, prefix) {
-			continue
-		}
-		if len(entries) == pageSize {
-			return entries, true
-		}
-		o := b[key]
-		entries = append(entries, store.Entry{Key: key, Version: o.version, Size: int64(len(o.body)), LastModified: o.written})
-	}
-	return entries, false
-}
-
-func (b bucket) highest(lock string) (top int64) {
-	for key := range b {
-		if of, n, ok := layout.Epoch(key); ok && of == lock {
-			top = max(top, n)
-		}
-	}
-	return top
 }

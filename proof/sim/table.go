@@ -47,7 +47,7 @@ func (ts *tables) begin() {
 		if err != nil {
 			panic(err)
 		}
-		ts.server.objects.put(t.key, body, ts.server.date())
+		ts.server.put(t.key, body)
 		t.now, t.there, t.born = record.Table{Size: t.size}, true, true
 	}
 	for _, p := range ts.processes {

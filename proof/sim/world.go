@@ -27,13 +27,13 @@ type world struct {
 func newWorld(h *history) *world {
 	f := &fleet{history: h}
 	w := &world{fleet: f}
-	w.server = &server{fleet: f, objects: bucket{}}
 	w.lasting = &lasting{fleet: f}
-	w.ledger = &ledger{fleet: f}
-	w.returns = &returns{fleet: f, server: w.server, lasting: w.lasting}
-	w.ledger.returns = w.returns
-	w.seats = &seats{fleet: f, server: w.server, lasting: w.lasting, returns: w.returns}
-	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, ledger: w.ledger, seats: w.seats}
+	b := &bucket{fleet: f, objects: map[string]object{}}
+	w.ledger = &ledger{fleet: f, bucket: b}
+	w.returns = &returns{fleet: f, bucket: b, lasting: w.lasting}
+	w.seats = &seats{fleet: f, bucket: b, lasting: w.lasting, returns: w.returns}
+	w.server = &server{bucket: b, lasting: w.lasting, ledger: w.ledger, seats: w.seats}
+	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats}
 	w.peers = &peers{fleet: f, network: w.network, lasting: w.lasting}
 	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers}
 	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, candidates: w.candidates}
