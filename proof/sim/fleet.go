@@ -59,6 +59,18 @@ func (m *member) follows() bool {
 
 func (p *process) String() string { return fmt.Sprintf("m%d", p.number) }
 
+// cut reports whether a process's requests, or the answers to them, do not arrive.
+func (f *fleet) cut(p *process, what Fault) bool {
+	switch {
+	case p == nil || f.now >= p.noRequests && what == CutRequests || f.now >= p.noAnswers && what == CutAnswers:
+		return false
+	case f.now < p.noRequests && f.now < p.noAnswers:
+		f.met(CutBoth)
+	}
+	f.met(what)
+	return true
+}
+
 func (p *process) end() {
 	for _, c := range p.calls {
 		c.end()

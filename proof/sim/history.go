@@ -93,7 +93,8 @@ type history struct {
 	schedule
 	choose func(n int) int // from 0 to n-1, for n up to 256
 	odds   [Faults]int
-	healed bool // after the faults
+	healed bool          // after the faults
+	slow   time.Duration // until then, messages are
 
 	without     []string // unchecked promises
 	broken, how string   // the first broken promise
@@ -127,6 +128,18 @@ func (h *history) hit(f Fault) bool {
 	}
 	h.met(f)
 	return true
+}
+
+// delay returns the network's delay. Late messages are late by up to a minute.
+func (h *history) delay(f Fault, late bool) time.Duration {
+	if h.meets(f) || late {
+		return h.pick(500*time.Millisecond, time.Second, 2500*time.Millisecond, 8*time.Second, 60*time.Second)
+	}
+	slow := time.Duration(0)
+	if h.now < h.slow {
+		slow = h.pick(200*time.Millisecond, time.Second, 4*time.Second)
+	}
+	return slow + time.Duration(1+h.choose(30))*time.Millisecond
 }
 
 func (h *history) violated(promise, format string, args ...any) {

@@ -1,6 +1,14 @@
 package sim
 
-import "time"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/store"
+)
 
 // An injector causes faults from time to time.
 type injector struct {
@@ -11,6 +19,7 @@ type injector struct {
 	users      *users
 	tables     *tables
 	quorum     *quorum
+	collector  *call // of old epochs; nil: none
 }
 
 func (in *injector) tick() {
@@ -19,8 +28,13 @@ func (in *injector) tick() {
 	}
 	in.processFault(in.victim())
 	in.storeFault()
-	in.quorum.trouble()
-	in.network.collect()
+	if in.quorum.on() {
+		if in.choose(4) > 0 {
+			in.scribble()
+		}
+		in.quorum.trouble()
+	}
+	in.collect()
 	in.server.sweep()
 	if !in.quorum.on() {
 		in.server.reclaim()
@@ -147,7 +161,7 @@ func (in *injector) storeFault() {
 	case in.meets(Throttled):
 		in.server.throttled = in.now + in.duration()
 	case in.hit(SlowStore):
-		in.server.slow = in.now + in.duration()
+		in.slow = in.now + in.duration()
 	case in.skewed && in.hit(StoreJump):
 		in.server.skew = in.pick(-time.Hour, -10*time.Second, time.Minute, 48*time.Hour)
 	case in.server.poisoned != "":
@@ -166,4 +180,45 @@ func (in *injector) storeFault() {
 			delete(in.server.objects, l.key)
 		}
 	}
+}
+
+// collect starts a collection of epochs, however young they are.
+func (in *injector) collect() {
+	if !in.cfg.Numbered || in.collector != nil {
+		return
+	}
+	l := in.locks[in.choose(len(in.locks))]
+	what := layout.Collection{Keep: in.choose(3) / 2, Limit: 12 - 4*in.choose(5)}
+	collection := begin(nil, nil, func(ctx context.Context) {
+		epochs, _ := in.lay(remote{}, l.key, 0).(layout.Epochs)
+		for _, err := range epochs.Collect(ctx, what) {
+			_ = err // the rest stays
+		}
+	})
+	collection.done = func() { in.collector = nil }
+	in.collector = collection
+	in.after(2*time.Second, nil, func() { in.network.giveUp(collection) })
+	in.network.resume(collection)
+}
+
+// scribble makes a process write or delete an object unrelated to locks.
+func (in *injector) scribble() {
+	p := in.processes[in.choose(len(in.processes))]
+	key, body, deletes := fmt.Sprintf("scribbles/%d", in.choose(2)), fmt.Appendf(nil, "scribble %d", len(in.quorum.writes)), in.choose(3) > 0
+	c := begin(p, nil, func(ctx context.Context) {
+		var st remote
+		o, err := st.Get(ctx, key, "")
+		switch {
+		case errors.Is(err, store.ErrNotExist):
+			_, err = st.Put(ctx, key, body, store.IfAbsent())
+		case err == nil && deletes:
+			err = st.Delete(ctx, key)
+		case err == nil:
+			_, err = st.Put(ctx, key, body, store.IfMatch(o.Version))
+		}
+		_ = err // checked when it was answered
+	})
+	c.done = func() {}
+	in.after(in.pick(time.Second, 20*time.Second), nil, func() { in.network.giveUp(c) })
+	in.network.resume(c)
 }

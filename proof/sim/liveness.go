@@ -72,7 +72,7 @@ func (w *world) heal() {
 	for _, p := range w.parts() {
 		p.turns = 0
 	}
-	w.server.throttled, w.server.slow = 0, 0
+	w.server.throttled, w.slow = 0, 0
 	w.quorum.heal()
 	if w.server.poisoned != "" {
 		w.server.unpoison()

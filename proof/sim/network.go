@@ -1,23 +1,20 @@
 package sim
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/store"
 )
 
 // A network carries requests to the store and answers back.
 type network struct {
 	*fleet
-	server    *server
-	lasting   *lasting
-	seats     *seats
-	quorum    *quorum
-	collector *call
+	server  *server
+	lasting *lasting
+	seats   *seats
+	quorum  *quorum
 }
 
 // giveUp ends a call.
@@ -59,7 +56,7 @@ func (n *network) send(r *request) {
 		n.seats.sent(r)
 	}
 	if n.quorum.on() {
-		n.quorum.call(r)
+		n.quorum.call(r, func(a answer) { n.deliver(r, a) })
 		return
 	}
 	if r.hit && n.lasting.answer.Status == 0 {
@@ -75,17 +72,6 @@ func (n *network) send(r *request) {
 	if r.writes() && !marker && n.meets(Duplicate) {
 		n.fly(r, n.pick(10*time.Millisecond, time.Second, 8*time.Second, 30*time.Second))
 	}
-}
-
-func (n *network) cut(p *process, f Fault) bool {
-	switch {
-	case p == nil || n.now >= p.noRequests && f == CutRequests || n.now >= p.noAnswers && f == CutAnswers:
-		return false
-	case n.now < p.noRequests && n.now < p.noAnswers:
-		n.met(CutBoth)
-	}
-	n.met(f)
-	return true
 }
 
 // strike is the failure's effect, whatever the answer: a write may land, and one of the first
@@ -118,18 +104,6 @@ func (n *network) fly(r *request, delay time.Duration) {
 		}
 		n.arrive(r)
 	})
-}
-
-// delay returns the network's delay. Late messages are late by up to a minute.
-func (n *network) delay(f Fault, late bool) time.Duration {
-	if n.meets(f) || late {
-		return n.pick(500*time.Millisecond, time.Second, 2500*time.Millisecond, 8*time.Second, 60*time.Second)
-	}
-	slow := time.Duration(0)
-	if n.now < n.server.slow {
-		slow = n.pick(200*time.Millisecond, time.Second, 4*time.Second)
-	}
-	return slow + time.Duration(1+n.choose(30))*time.Millisecond
 }
 
 func (n *network) arrive(r *request) {
@@ -201,23 +175,4 @@ func (n *network) serve(r *request) answer {
 		}
 	}
 	return a
-}
-
-// collect starts a collection of epochs, however young they are.
-func (n *network) collect() {
-	if !n.cfg.Numbered || n.collector != nil {
-		return
-	}
-	l := n.locks[n.choose(len(n.locks))]
-	what := layout.Collection{Keep: n.choose(3) / 2, Limit: 12 - 4*n.choose(5)}
-	collection := begin(nil, nil, func(ctx context.Context) {
-		epochs, _ := n.lay(remote{}, l.key, 0).(layout.Epochs)
-		for _, err := range epochs.Collect(ctx, what) {
-			_ = err // the rest stays
-		}
-	})
-	collection.done = func() { n.collector = nil }
-	n.collector = collection
-	n.after(2*time.Second, nil, func() { n.giveUp(collection) })
-	n.resume(collection)
 }

@@ -12,7 +12,6 @@ import (
 // A peers carries followers' questions to leaders, and answers back.
 type peers struct {
 	*fleet
-	network *network
 	lasting *lasting
 }
 
@@ -32,7 +31,7 @@ func (ps *peers) poll(m *member, a candidate.PollPeer) {
 	}
 	for _, p := range ps.processes {
 		if p.String() == a.Address && !ps.hit(PeerLost) {
-			ps.after(ps.network.delay(PeerLate, false), p.machine, func() { ps.receive(p, q, a.Wait) })
+			ps.after(ps.delay(PeerLate, false), p.machine, func() { ps.receive(p, q, a.Wait) })
 		}
 	}
 }
@@ -92,7 +91,7 @@ func (ps *peers) reply(m *member, q question, heard candidate.PeerAnswer) {
 			Incarnation: seen.Incarnation(), Valid: time.Duration(ps.choose(40)) * 10 * time.Second, Version: fmt.Sprint(ps.choose(3)),
 		}}
 	}
-	ps.after(ps.network.delay(PeerLate, false), q.from.machine, func() { ps.deliver(q, heard) })
+	ps.after(ps.delay(PeerLate, false), q.from.machine, func() { ps.deliver(q, heard) })
 }
 
 func (ps *peers) deliver(q question, heard candidate.PeerAnswer) {

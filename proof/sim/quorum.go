@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -20,7 +19,6 @@ import (
 type quorum struct {
 	*fleet
 	server   *server
-	network  *network
 	places   []*place // of members, and a spare
 	configs  []register.Configuration
 	operator *client
@@ -140,7 +138,8 @@ func (q *quorum) key(c *client, key string) *keyed {
 	return c.regs[key]
 }
 
-func (q *quorum) call(r *request) {
+// call carries out a request.
+func (q *quorum) call(r *request, deliver func(answer)) {
 	c := register.Call{Kind: register.Look}
 	w := &written{request: r, key: r.key, since: q.now}
 	if r.writes() {
@@ -153,7 +152,7 @@ func (q *quorum) call(r *request) {
 		}
 	}
 	q.do(q.client(r.from.by), r, r.key, c, q.now, func(a register.Answer, since time.Duration) {
-		q.network.deliver(r, q.answer(r, w, a, since))
+		deliver(q.answer(r, w, a, since))
 	})
 }
 
@@ -251,7 +250,7 @@ var errMember = errors.New("no answer from this member")
 
 // send carries a request to a member and its one answer back, with all faults of a network.
 func (q *quorum) send(k *keyed, member int, put *register.Put, serve func(*place) register.Event, lost func(error) register.Event) {
-	c, n := k.client, q.network
+	c := k.client
 	to := q.at(c.cfg, member)
 	answered := false
 	answer := func(ev register.Event) {
@@ -263,25 +262,25 @@ func (q *quorum) send(k *keyed, member int, put *register.Put, serve func(*place
 	q.after(memberTimeout, c.machine(), func() { answer(lost(errMember)) })
 	arrive := func() {
 		ev := q.arrive(c, to, put, serve, lost)
-		if n.hit(LostAnswer) || n.cut(c.of, CutAnswers) {
+		if q.hit(LostAnswer) || q.cut(c.of, CutAnswers) {
 			return
 		}
-		q.after(n.delay(LateAnswer, false), c.machine(), func() { answer(ev) })
+		q.after(q.delay(LateAnswer, false), c.machine(), func() { answer(ev) })
 	}
-	if n.cut(c.of, CutRequests) {
+	if q.cut(c.of, CutRequests) {
 		return
 	}
 	once := arrive
-	if put != nil && n.meets(Duplicate) {
-		n.met(Duplicate, k.key)
-		if later := n.pick(0, 10*time.Millisecond, time.Second, 8*time.Second, 30*time.Second); later > 0 {
+	if put != nil && q.meets(Duplicate) {
+		q.met(Duplicate, k.key)
+		if later := q.pick(0, 10*time.Millisecond, time.Second, 8*time.Second, 30*time.Second); later > 0 {
 			q.after(later, nil, arrive)
 		} else { // both arrive at once, and only the second is answered
 			once = func() { q.arrive(c, to, put, serve, lost); arrive() }
 		}
 	}
-	if !n.hit(LostRequest) {
-		q.after(n.delay(LateRequest, false), nil, once)
+	if !q.hit(LostRequest) {
+		q.after(q.delay(LateRequest, false), nil, once)
 	}
 }
 
@@ -409,7 +408,7 @@ func (q *quorum) chosen(key, version string) {
 	}
 	w.landed = true
 	if q.overtaken(key, w) {
-		q.network.logf("    landed before the deletion: %s %q %v", r.op, r.key, r.only)
+		q.logf("    landed before the deletion: %s %q %v", r.op, r.key, r.only)
 		return
 	}
 	if a := q.server.land(r); a.err != nil {
@@ -523,12 +522,6 @@ func (q *quorum) answer(r *request, w *written, a register.Answer, since time.Du
 
 // trouble causes faults of members, and an operator repairs them.
 func (q *quorum) trouble() {
-	if !q.on() || q.healed {
-		return
-	}
-	if q.choose(4) > 0 {
-		q.scribble()
-	}
 	switch {
 	case q.meets(MemberDown):
 		q.places[q.choose(len(q.places))].down = q.now + q.pick(500*time.Millisecond, 2*time.Second, 5*time.Second, 15*time.Second, 40*time.Second)
@@ -539,28 +532,6 @@ func (q *quorum) trouble() {
 	case !q.changing && q.meets(Tombstones):
 		q.collect()
 	}
-}
-
-// scribble makes a process write or delete an object unrelated to locks.
-func (q *quorum) scribble() {
-	p := q.processes[q.choose(len(q.processes))]
-	key, body, deletes := fmt.Sprintf("scribbles/%d", q.choose(2)), fmt.Appendf(nil, "scribble %d", len(q.writes)), q.choose(3) > 0
-	c := begin(p, nil, func(ctx context.Context) {
-		var st remote
-		o, err := st.Get(ctx, key, "")
-		switch {
-		case errors.Is(err, store.ErrNotExist):
-			_, err = st.Put(ctx, key, body, store.IfAbsent())
-		case err == nil && deletes:
-			err = st.Delete(ctx, key)
-		case err == nil:
-			_, err = st.Put(ctx, key, body, store.IfMatch(o.Version))
-		}
-		_ = err // checked when it was answered
-	})
-	c.done = func() {}
-	q.after(q.pick(time.Second, 20*time.Second), nil, func() { q.network.giveUp(c) })
-	q.network.resume(c)
 }
 
 // collect collects tombstones, under a new configuration of the same members.

@@ -18,7 +18,6 @@ type server struct {
 	ledger    *ledger
 	seats     *seats
 	throttled time.Duration // until then
-	slow      time.Duration // until then
 }
 
 // land carries out a request.

@@ -331,7 +331,7 @@ func (ts *tables) tell(a queue.Tell) {
 			if lie {
 				a.Version = protocol.Version(fmt.Sprintf("lie%d", ts.choose(1000)))
 			}
-			ts.after(ts.network.delay(PeerLate, ts.hit(PeerStale)), p.machine, func() {
+			ts.after(ts.delay(PeerLate, ts.hit(PeerStale)), p.machine, func() {
 				if p.part != nil {
 					p.part.e.Tell(queue.Told{Version: a.Version})
 				}

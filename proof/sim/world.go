@@ -33,15 +33,14 @@ func newWorld(h *history) *world {
 	w.returns = &returns{fleet: f, bucket: b, lasting: w.lasting}
 	w.seats = &seats{fleet: f, bucket: b, lasting: w.lasting, returns: w.returns}
 	w.server = &server{bucket: b, lasting: w.lasting, ledger: w.ledger, seats: w.seats}
-	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats}
-	w.peers = &peers{fleet: f, network: w.network, lasting: w.lasting}
+	w.quorum = &quorum{fleet: f, server: w.server}
+	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats, quorum: w.quorum}
+	w.peers = &peers{fleet: f, lasting: w.lasting}
 	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers}
 	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, candidates: w.candidates}
-	w.injector = &injector{fleet: f, server: w.server, network: w.network, candidates: w.candidates, users: w.users}
+	w.injector = &injector{fleet: f, server: w.server, network: w.network, candidates: w.candidates, users: w.users, quorum: w.quorum}
 	w.tables = &tables{fleet: f, server: w.server, network: w.network, lasting: w.lasting, candidates: w.candidates, injector: w.injector, seats: w.seats}
 	w.users.tables, w.injector.tables = w.tables, w.tables
-	w.quorum = &quorum{fleet: f, server: w.server, network: w.network}
-	w.network.quorum, w.injector.quorum = w.quorum, w.quorum
 	w.ledger.sessionOver = w.users.tryOnce
 	w.candidates.users, w.candidates.injector = w.users, w.injector
 	return w
@@ -198,7 +197,7 @@ func (w *world) end() {
 	for _, p := range w.processes {
 		p.end()
 	}
-	if w.network.collector != nil {
-		w.network.collector.end()
+	if w.injector.collector != nil {
+		w.injector.collector.end()
 	}
 }
