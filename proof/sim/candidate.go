@@ -22,6 +22,7 @@ type candidates struct {
 	ledger  *ledger
 	returns *returns
 	peers   *peers
+	papers  *papers
 	made    int
 	// Set later.
 	users    *users
@@ -196,12 +197,12 @@ func (cs *candidates) do(m *member, action protocol.Action) {
 	case candidate.Failed:
 		m.wants = false
 		if m.attaches != nil {
-			cs.users.notAttached(m, a)
+			cs.papers.notAttached(m, a)
 		}
 	case candidate.Refused, candidate.Reaped:
 		m.wants = false
 	case candidate.Detached:
-		cs.users.detached(m, a)
+		cs.papers.detached(m, a)
 	case candidate.Lost:
 		m.ended = m.claim
 	case candidate.Released:

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -50,6 +52,31 @@ type claim struct {
 	granted     bool
 	wrote       record.Record // as it landed
 	remembers   []byte        // its last part, with the history
+}
+
+// A paper is a detached lease in its owner's hands. The owner works under it until a time on its
+// machine's clock. Papers of one lease are copies.
+type paper struct {
+	on       *lock
+	claim    int // the one that began the lease
+	proof    candidate.Proof
+	owner    *process
+	deadline time.Duration // on the owner's clock, the owner relies on it until then
+	tries    int
+	lineage  *lineage
+}
+
+// A lineage is shared by all papers of one lease.
+type lineage struct {
+	copied bool // it has several owners
+	ended  bool // an owner has begun to hold or free the lease, and none relies on its paper any more
+	freed  bool // an owner has begun to free it
+}
+
+func (p *paper) relies() bool { return !p.lineage.ended && p.owner.clock() < p.deadline }
+
+func (l *lock) drop(p *paper) {
+	l.papers = slices.DeleteFunc(l.papers, func(other *paper) bool { return other == p })
 }
 
 // all returns the candidates for a lock, or a heartbeat's keeper and waiters.

@@ -76,6 +76,23 @@ func (led *ledger) oneLease() {
 	}
 }
 
+// oneOwner checks P2 for detached leases.
+func (led *ledger) oneOwner(l *lock) {
+	if led.arm == Far || l.deleted {
+		return
+	}
+	for _, p := range l.papers {
+		if !p.relies() {
+			continue
+		}
+		for _, m := range l.members {
+			if m.valid() && m.claim != p.claim {
+				led.violated(P2, "%v holds a valid lease, and so does the owner of one with token %d that is detached", m, p.proof.Token)
+			}
+		}
+	}
+}
+
 // unseen reports whether two members may hold leases because the object was deleted and one did
 // not know about the other. A candidate that saw the other's record before the object vanished
 // waits for that lease to end before it creates the object.
@@ -244,6 +261,20 @@ func (led *ledger) attached(m *member, p *paper) {
 		led.violated(P1, "%v goes on with a lease of token %d as one of token %d", m, p.proof.Token, r.Token)
 	}
 	m.on.drop(p)
+}
+
+// lostPaper checks A12: the only owner of a lease is told about its loss only if it was lost, and
+// not because of what this process, or the one before, has sent.
+func (led *ledger) lostPaper(m *member, p *paper, err error) {
+	r, there := led.bucket.current(m.on)
+	l := p.lineage
+	if l.copied || l.freed || m.on.deleted || m.on.restored || !there {
+		return
+	}
+	if r.Token == p.proof.Token && r.Ended == "" && r.Session == "" {
+		led.violated(Lease, "%v was told %q of the only proof of the lease with token %d, and its record stands, held %t, by %s: proof %+v",
+			m, err, r.Token, r.Held, r.WriteID, p.proof)
+	}
 }
 
 // work writes to the resource under a valid lease. The write may arrive at any time.

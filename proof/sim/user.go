@@ -22,6 +22,7 @@ type users struct {
 	network    *network
 	lasting    *lasting
 	ledger     *ledger
+	papers     *papers
 	candidates *candidates
 	tables     *tables
 	paused     bool // they do nothing for now
@@ -75,7 +76,7 @@ func (u *users) actLittle(m *member) {
 	m.may.acts--
 	switch {
 	case m.releasing:
-	case m.leased && u.choose(8) == 7 && u.detach(m):
+	case m.leased && u.choose(8) == 7 && u.papers.detach(m):
 	case m.leased && u.choose(4) == 3:
 		u.setMeta(m)
 	case m.leased:
@@ -122,7 +123,7 @@ func (u *users) holding(m *member) {
 		m.e.Tell(candidate.GiveUp{})
 		return
 	}
-	if u.choose(6) == 5 && u.detach(m) {
+	if u.choose(6) == 5 && u.papers.detach(m) {
 		return
 	}
 	if u.choose(6) == 5 {

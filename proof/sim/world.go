@@ -15,6 +15,7 @@ type world struct {
 	returns    *returns
 	network    *network
 	peers      *peers
+	papers     *papers
 	candidates *candidates
 	users      *users
 	injector   *injector
@@ -36,8 +37,9 @@ func newWorld(h *history) *world {
 	w.quorum = &quorum{fleet: f, server: w.server}
 	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats, quorum: w.quorum}
 	w.peers = &peers{fleet: f, lasting: w.lasting}
-	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers}
-	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, candidates: w.candidates}
+	w.papers = &papers{fleet: f, ledger: w.ledger}
+	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers, papers: w.papers}
+	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, papers: w.papers, candidates: w.candidates}
 	w.injector = &injector{fleet: f, server: w.server, network: w.network, candidates: w.candidates, users: w.users, quorum: w.quorum}
 	w.tables = &tables{fleet: f, server: w.server, network: w.network, lasting: w.lasting, candidates: w.candidates, injector: w.injector, seats: w.seats}
 	w.users.tables, w.injector.tables = w.tables, w.tables
