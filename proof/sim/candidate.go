@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -24,9 +25,6 @@ type candidates struct {
 	peers   *peers
 	papers  *papers
 	made    int
-	// Set later.
-	users    *users
-	injector *injector
 }
 
 // start creates a candidate for a lock. Some share a name: names are not incarnations.
@@ -172,7 +170,7 @@ func (o owner) stepped(ev protocol.Event) {
 	}
 	o.peers.answer(m)
 	if o.healed {
-		o.after(0, m.machine, func() { o.users.converge(m) })
+		o.demand(0, m.machine, convergence{m})
 	}
 }
 
@@ -219,9 +217,27 @@ func (cs *candidates) do(m *member, action protocol.Action) {
 	}
 	switch {
 	case m.beats != nil:
-		cs.users.heartbeat(m.beats, action)
+		cs.heartbeat(m.beats, action)
 	case m.reaps:
 		cs.noteMissed(m, action)
+	}
+}
+
+// heartbeat notes whether a session has begun, and what its user wants to do then.
+func (cs *candidates) heartbeat(s *session, action protocol.Action) {
+	p := s.of
+	switch a := action.(type) {
+	case candidate.Granted:
+		s.began = true
+		cs.lasting.startAt(begins)
+		for _, m := range p.locks {
+			cs.demand(cs.soon(), p.machine, convergence{m})
+		}
+		cs.demand(cs.soon(), p.machine, turn{p})
+	case candidate.Failed:
+		if p.open = nil; cs.healed || errors.Is(a.Err, protocol.ErrUsed) {
+			cs.demand(cs.soon(), p.machine, beginning{p})
+		}
 	}
 }
 
@@ -260,7 +276,7 @@ func (h heartbeat) Over(why error) {
 		s.of.open = nil
 	}
 	if h.healed {
-		h.soon(s.of.machine, func() { h.users.ensureSession(s.of) })
+		h.demand(h.soon(), s.of.machine, beginning{s.of})
 	}
 }
 
@@ -284,7 +300,7 @@ func (rt runtime) Now() protocol.Now {
 // After uses a timer of the process, which stops during a suspension.
 func (rt runtime) After(d time.Duration, f func()) { rt.of.timeout(d, f) }
 
-func (rt runtime) Apart(f func()) { rt.soon(rt.of.machine, f) }
+func (rt runtime) Apart(f func()) { rt.after(rt.soon(), rt.of.machine, f) }
 
 func (rt runtime) Draw(n int) int { return rt.choose(min(max(n, 1), 256)) }
 
@@ -314,7 +330,7 @@ func (rt runtime) send(c *call, timeout time.Duration) (giveUp func()) {
 		}
 	})
 	rt.of.timeout(timeout, func() { rt.network.giveUp(c) })
-	return func() { rt.soon(rt.of.machine, func() { rt.network.giveUp(c) }) }
+	return func() { rt.after(rt.soon(), rt.of.machine, func() { rt.network.giveUp(c) }) }
 }
 
 // plan sets the alarm by its process's clock.
@@ -375,7 +391,7 @@ func (rt memberRuntime) Ask(r engine.Request) (giveUp func()) {
 		c.from, c.done = nil, r.Done
 	case candidate.Write:
 		c.write = &a
-		rt.injector.duringWrite(c, m, func() { rt.users.abandon(m) }, rt.injector.rival)
+		rt.network.disturb(c)
 		if a.Op == candidate.Claim {
 			m.claims++
 			c.number = m.claims

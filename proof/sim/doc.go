@@ -90,8 +90,18 @@
 // # Parts
 //
 // All parts share a history: the choices, the queue of events and the outcome. A fleet has the
-// processes, and what each of them has. newWorld connects the parts. The server is the store, and
-// the network carries calls there. The ledger checks the promises about locks and sessions,
-// returns those to callers, and seats both for the semaphore. Peers carry questions between
-// candidates, users make demands on them, and the injector causes faults.
+// processes and locks, and what the checks remember of them. newWorld makes the parts from the
+// bottom to the top, and each knows only parts below it:
+//
+//   - The injector causes faults.
+//   - Users make demands on locks and sessions. Tables are users of the semaphore.
+//   - Candidates host the engines. Peers carry questions between them, and papers are what
+//     users do with detached leases.
+//   - The network carries calls to the server, or to a quorum, whose results land there.
+//   - The server is the store: it serves requests from a bucket, and tells the checks.
+//   - The ledger checks the promises about locks and sessions, returns those to callers, and
+//     seats both for the semaphore.
+//
+// Sometimes a part wants something of one above it: a candidate's write in flight is the moment
+// for a fault. Then it puts a demand into the queue, and the world passes that on when it is due.
 package sim

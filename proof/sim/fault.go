@@ -128,3 +128,6 @@ func (c *Counts) Add(other Counts) {
 
 // odds are the odds of a fault in one history: one in n, or never if 0.
 var odds = [...]int{0, 0, 0, 0, 50, 8}
+
+// processFaults are the faults of processes and their machines.
+var processFaults = [...]Fault{Crash, Pause, Suspend, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}

@@ -314,6 +314,14 @@ func (p *part) who(stands ...standing) (some []*caller) {
 	return some
 }
 
+// witness returns a member of its process, usually the heartbeat of its session.
+func (p *part) witness() *member {
+	if p.open != nil {
+		return p.open.heartbeat
+	}
+	return p.locks[0]
+}
+
 func (p *part) find(n queue.Caller) *caller {
 	for _, c := range p.callers {
 		if c.Caller == n {
@@ -339,3 +347,17 @@ func (f *fleet) excused(p *part) bool {
 	t := f.table
 	return t.there && t.now.Size != p.cfg.Size || !t.there && f.existing
 }
+
+// The demands on parts above the one that makes them. The world passes each on when it is due.
+type (
+	injection struct { // of a fault
+		into *member
+		f    Fault
+	}
+	abandonment struct{ c *call }    // the call's user gives up
+	rivalry     struct{ c *call }    // another user wants what the call writes to
+	attempt     struct{ m *member }  // its user tries to acquire the lock
+	beginning   struct{ p *process } // its user begins a session if there is none
+	convergence struct{ m *member }  // its user acts after the faults
+	turn        struct{ p *process } // its semaphore's user does
+)

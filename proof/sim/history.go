@@ -94,6 +94,7 @@ type history struct {
 	choose func(n int) int // from 0 to n-1, for n up to 256
 	odds   [Faults]int
 	healed bool          // after the faults
+	calm   bool          // users do nothing for now
 	slow   time.Duration // until then, messages are
 
 	without     []string // unchecked promises
@@ -107,10 +108,8 @@ type history struct {
 
 func (h *history) pick(of ...time.Duration) time.Duration { return of[h.choose(len(of))] }
 
-// soon runs do apart, and so in any order.
-func (h *history) soon(to *machine, do func()) {
-	h.after(time.Duration(h.choose(3))*time.Millisecond, to, do)
-}
+// soon returns a delay so short that what happens soon is in any order.
+func (h *history) soon() time.Duration { return time.Duration(h.choose(3)) * time.Millisecond }
 
 func (h *history) meets(f Fault) bool {
 	n := h.odds[f]

@@ -53,8 +53,6 @@ func (in *injector) victim() *member {
 	return m
 }
 
-var processFaults = [...]Fault{Crash, Pause, Suspend, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
-
 func (in *injector) processFault(m *member) {
 	for _, f := range processFaults {
 		if in.meets(f) {
@@ -64,29 +62,11 @@ func (in *injector) processFault(m *member) {
 	}
 }
 
-// duringWrite causes events at the worst moment: while a member's write is in flight.
-func (in *injector) duringWrite(c *call, m *member, abandon, rival func()) {
-	f := processFaults[in.choose(7)]
-	if in.healed || in.users.paused || in.choose(4) != 3 {
-		return
+// strike causes a planned fault.
+func (in *injector) strike(m *member, f Fault) {
+	if in.odds[f] > 0 && !in.healed {
+		in.inject(m, f)
 	}
-	c.lateRequest, c.lateAnswer = in.choose(8) == 7, in.choose(8) == 7
-	soon := in.pick(0, 5*time.Millisecond, 30*time.Millisecond, 2*time.Second)
-	in.after(soon, nil, func() {
-		if in.odds[f] > 0 && !in.healed {
-			in.inject(m, f)
-		}
-	})
-	if in.choose(2) == 1 {
-		in.after(soon, m.machine, abandon)
-		return
-	}
-	in.after(soon+5*time.Millisecond, nil, rival)
-}
-
-func (in *injector) rival() {
-	m := in.members[in.choose(len(in.members))]
-	in.soon(m.machine, func() { in.users.arrive(m) })
 }
 
 func (in *injector) inject(m *member, f Fault) {

@@ -68,7 +68,7 @@ func (w *world) liveness() {
 // heal ends all faults. Requests in flight arrive soon, and calls without an answer end.
 func (w *world) heal() {
 	w.logf("all is healed")
-	w.healed, w.users.paused = true, false
+	w.healed, w.calm = true, false
 	for _, p := range w.parts() {
 		p.turns = 0
 	}
@@ -291,7 +291,7 @@ func (w *world) outlast() {
 }
 
 // promptly returns how soon after the failure a free lock is taken. First, a request without an
-// answer must be given up; other faults can also leave a write without one (duringWrite). A
+// answer must be given up; other faults can also leave a write without one (disturb). A
 // waiter for a session has two backoffs, its own and the one for reading the session.
 func (w *world) promptly() time.Duration {
 	d := 2*maxPause + 500*time.Millisecond
@@ -304,7 +304,7 @@ func (w *world) promptly() time.Duration {
 // checkPrompt checks that free locks are taken within seconds if the failure had kept a waiter
 // from them.
 func (w *world) checkPrompt() {
-	w.users.paused = true
+	w.calm = true
 	most := w.promptly()
 	end := w.now + most
 	var locks []*lock

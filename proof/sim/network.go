@@ -74,6 +74,25 @@ func (n *network) send(r *request) {
 	}
 }
 
+// disturb plans trouble at the worst moment: while a write is in flight.
+func (n *network) disturb(c *call) {
+	m, f := c.from, processFaults[n.choose(7)]
+	if c.part != nil {
+		m = c.part.witness()
+	}
+	if n.healed || n.calm || n.choose(4) != 3 {
+		return
+	}
+	c.lateRequest, c.lateAnswer = n.choose(8) == 7, n.choose(8) == 7
+	soon := n.pick(0, 5*time.Millisecond, 30*time.Millisecond, 2*time.Second)
+	n.demand(soon, nil, injection{m, f})
+	if n.choose(2) == 1 {
+		n.demand(soon, m.machine, abandonment{c})
+		return
+	}
+	n.demand(soon+5*time.Millisecond, nil, rivalry{c})
+}
+
 // strike is the failure's effect, whatever the answer: a write may land, and one of the first
 // claims lands late.
 func (n *network) strike(r *request, land func()) {

@@ -50,8 +50,7 @@ const (
 // A ledger checks the promises about locks and sessions, by what has landed and been granted.
 type ledger struct {
 	*fleet
-	bucket      *bucket
-	sessionOver func(*member) // called for some member when a record says that its session ended
+	bucket *bucket
 }
 
 // oneLease checks P2. Only an event can make a lease valid, so a check after each is enough.
@@ -176,9 +175,6 @@ func (led *ledger) sessionWritten(m *member, r *request, record record.Record) {
 		led.violated(D1, "%v has begun the session %v, whose name was used", m, s)
 	}
 	l.born, l.there, l.over = true, true, !record.Held
-	if l.over && !led.healed {
-		led.sessionOver(led.members[led.choose(len(led.members))])
-	}
 	if !m.reaps || s.life != s.of.life {
 		return
 	}

@@ -15,6 +15,8 @@ type event struct {
 	life int
 	by   timer
 	do   func()
+
+	demand any // instead of do: see world.happen
 }
 
 // A timer is the cause of an event.
@@ -79,11 +81,24 @@ func (q *schedule) push(e event) {
 }
 
 func (q *schedule) after(d time.Duration, to *machine, do func()) {
-	e := event{at: q.now + max(d, 0), to: to, do: do}
+	e := q.in(d, to)
+	e.do = do
+	q.push(e)
+}
+
+// demand is after, for what a part above the caller does.
+func (q *schedule) demand(d time.Duration, to *machine, what any) {
+	e := q.in(d, to)
+	e.demand = what
+	q.push(e)
+}
+
+func (q *schedule) in(d time.Duration, to *machine) event {
+	e := event{at: q.now + max(d, 0), to: to}
 	if to != nil {
 		e.life = to.life
 	}
-	q.push(e)
+	return e
 }
 
 func (q *schedule) quietUntil(end time.Duration) bool {

@@ -49,6 +49,10 @@ func (st *server) land(r *request) answer {
 	}
 	if r.op == "put" && r.from.from != nil {
 		st.ledger.written(r, number-top)
+		if l := r.from.from.on; l.over && !st.healed { // the locks under this session can be had
+			m := st.members[st.choose(len(st.members))]
+			st.demand(st.pick(10*time.Millisecond, 100*time.Millisecond, time.Second), m.machine, attempt{m})
+		}
 	}
 	switch {
 	case r.op == "delete" && numbered && existed:

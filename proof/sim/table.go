@@ -15,10 +15,8 @@ import (
 type tables struct {
 	*fleet
 	server     *server
-	network    *network
 	lasting    *lasting
 	candidates *candidates
-	injector   *injector
 	seats      *seats
 }
 
@@ -293,27 +291,24 @@ func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
 			rt.lasting.startAt(claims)
 		}
 		c.vanished = slices.Clone(p.vanished)
-		rt.h.during(c)
+		rt.network.disturb(c)
 	}
 	return rt.send(c, r.Timeout)
 }
 
-func (ts *tables) during(c *call) {
-	p := c.part
-	m := p.locks[0]
-	if p.open != nil {
-		m = p.open.heartbeat
+// abandon makes a user give up.
+func (ts *tables) abandon(p *part) {
+	for _, c := range p.who(asks, holds) {
+		ts.leave(c, protocol.ErrCancelled)
+		return
 	}
-	ts.injector.duringWrite(c, m, func() {
-		for _, c := range p.who(asks, holds) {
-			ts.leave(c, protocol.ErrCancelled)
-			break
-		}
-	}, func() {
-		others := ts.parts()
-		other := others[ts.choose(len(others))]
-		ts.soon(other.machine, func() { ts.join(other) })
-	})
+}
+
+// rival makes another caller arrive.
+func (ts *tables) rival() {
+	others := ts.parts()
+	other := others[ts.choose(len(others))]
+	ts.after(ts.soon(), other.machine, func() { ts.join(other) })
 }
 
 // tell delivers a notification to the process at its address. A liar notifies every process.

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,8 +24,7 @@ type users struct {
 	papers     *papers
 	candidates *candidates
 	tables     *tables
-	paused     bool // they do nothing for now
-	changes    int  // of metadata so far
+	changes    int // of metadata so far
 }
 
 // start begins a life of a process.
@@ -41,7 +39,7 @@ func (u *users) start(p *process) {
 	u.tables.start(p)
 	if p.sessions {
 		p.acts = 60
-		u.soon(p.machine, func() { u.actOnSession(p) })
+		u.after(u.soon(), p.machine, func() { u.actOnSession(p) })
 	}
 }
 
@@ -70,7 +68,7 @@ func (u *users) act(m *member) {
 // actLittle acts while one failure lasts. It does little, so that ten TTLs of a day have few
 // actions.
 func (u *users) actLittle(m *member) {
-	if u.healed || u.paused || m.may.acts == 0 {
+	if u.healed || u.calm || m.may.acts == 0 {
 		return
 	}
 	m.may.acts--
@@ -143,8 +141,12 @@ func (u *users) holding(m *member) {
 	u.release(m)
 }
 
-func (u *users) abandon(m *member) {
+// abandon makes a user give up while a write is in flight.
+func (u *users) abandon(c *call) {
+	m := c.from
 	switch {
+	case c.part != nil:
+		u.tables.abandon(c.part)
 	case u.healed || m.releasing:
 	case m.wants && m.beats == nil && !m.reaps:
 		u.met(Cancelled)
@@ -186,12 +188,20 @@ func (u *users) arrive(m *member) {
 	u.acquire(m, true, u.pickSession(m))
 }
 
+// rival makes another user want what a call writes to.
+func (u *users) rival(c *call) {
+	if c.part != nil {
+		u.tables.rival()
+		return
+	}
+	m := u.members[u.choose(len(u.members))]
+	u.after(u.soon(), m.machine, func() { u.arrive(m) })
+}
+
 func (u *users) tryOnce(m *member) {
-	u.after(u.pick(10*time.Millisecond, 100*time.Millisecond, time.Second), m.machine, func() {
-		if !u.healed && !m.leased && !m.wants {
-			u.acquire(m, false, u.pickSession(m))
-		}
-	})
+	if !u.healed && !m.leased && !m.wants {
+		u.acquire(m, false, u.pickSession(m))
+	}
 }
 
 func (u *users) pickSession(m *member) *session {
@@ -335,21 +345,4 @@ func (u *users) closeSession(s *session) {
 			m.e.Tell(candidate.GiveUp{})
 		}
 	})
-}
-
-func (u *users) heartbeat(s *session, action protocol.Action) {
-	p := s.of
-	switch a := action.(type) {
-	case candidate.Granted:
-		s.began = true
-		u.lasting.startAt(begins)
-		for _, m := range p.locks {
-			u.soon(p.machine, func() { u.converge(m) })
-		}
-		u.soon(p.machine, func() { u.tables.converge(p) })
-	case candidate.Failed:
-		if p.open = nil; u.healed || errors.Is(a.Err, protocol.ErrUsed) {
-			u.soon(p.machine, func() { u.ensureSession(p) })
-		}
-	}
 }

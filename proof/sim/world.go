@@ -9,22 +9,22 @@ import (
 // A world is a history in progress.
 type world struct {
 	*fleet
-	server     *server
 	lasting    *lasting
 	ledger     *ledger
 	returns    *returns
+	seats      *seats
+	server     *server
+	quorum     *quorum
 	network    *network
 	peers      *peers
 	papers     *papers
 	candidates *candidates
+	tables     *tables
 	users      *users
 	injector   *injector
-	tables     *tables
-	seats      *seats
-	quorum     *quorum
 }
 
-// newWorld connects the parts. Each knows some of those before it.
+// newWorld makes the parts. Each knows some of those before it, and none of those after it.
 func newWorld(h *history) *world {
 	f := &fleet{history: h}
 	w := &world{fleet: f}
@@ -39,12 +39,9 @@ func newWorld(h *history) *world {
 	w.peers = &peers{fleet: f, lasting: w.lasting}
 	w.papers = &papers{fleet: f, ledger: w.ledger}
 	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers, papers: w.papers}
-	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, papers: w.papers, candidates: w.candidates}
-	w.injector = &injector{fleet: f, server: w.server, network: w.network, candidates: w.candidates, users: w.users, quorum: w.quorum}
-	w.tables = &tables{fleet: f, server: w.server, network: w.network, lasting: w.lasting, candidates: w.candidates, injector: w.injector, seats: w.seats}
-	w.users.tables, w.injector.tables = w.tables, w.tables
-	w.ledger.sessionOver = w.users.tryOnce
-	w.candidates.users, w.candidates.injector = w.users, w.injector
+	w.tables = &tables{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats, candidates: w.candidates}
+	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, papers: w.papers, candidates: w.candidates, tables: w.tables}
+	w.injector = &injector{fleet: f, server: w.server, quorum: w.quorum, network: w.network, candidates: w.candidates, tables: w.tables, users: w.users}
 	return w
 }
 
@@ -178,7 +175,7 @@ func (w *world) next() {
 	}
 	switch p := e.to; {
 	case p == nil:
-		e.do()
+		w.happen(e)
 	case e.life != p.life:
 		return
 	case w.now < p.paused:
@@ -187,12 +184,37 @@ func (w *world) next() {
 		w.push(e)
 		return
 	default:
-		e.do()
+		w.happen(e)
 	}
 	w.mix(uint64(w.now), e.seq)
 	w.ledger.oneLease()
 	w.ledger.orphans()
 	w.seats.check()
+}
+
+// happen does what was planned. Parts know only those below them, and what they want of those
+// above comes as a demand.
+func (w *world) happen(e event) {
+	switch d := e.demand.(type) {
+	case nil:
+		e.do()
+	case injection:
+		w.injector.strike(d.into, d.f)
+	case abandonment:
+		w.users.abandon(d.c)
+	case rivalry:
+		w.users.rival(d.c)
+	case attempt:
+		w.users.tryOnce(d.m)
+	case beginning:
+		w.users.ensureSession(d.p)
+	case convergence:
+		w.users.converge(d.m)
+	case turn:
+		w.tables.converge(d.p)
+	default:
+		panic(fmt.Sprintf("sim: nobody takes the demand %T", d))
+	}
 }
 
 func (w *world) end() {
