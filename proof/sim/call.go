@@ -133,6 +133,13 @@ func (c *call) end() {
 	c.stop()
 }
 
+func (p *process) end() {
+	for _, c := range p.calls {
+		c.end()
+	}
+	p.calls = nil
+}
+
 // ask sends a request and waits for its answer. A cancelled call sends nothing.
 func ask(ctx context.Context, r *request) answer {
 	c, _ := ctx.Value(calling{}).(*call)

@@ -90,7 +90,7 @@ type owner struct {
 func (o owner) hosts() *member { return o.m }
 
 func (o owner) Place() engine.Place {
-	return engine.Place{Runtime: memberRuntime{runtime{o.candidates, o.m.process, &o.m.alarm}, o.m}, Store: remote{}, Key: o.m.on.key, Layout: o.m.lay(remote{}), Logger: silent}
+	return engine.Place{Runtime: memberRuntime{runtime{o.network, o.m.process, &o.m.alarm}, o}, Store: remote{}, Key: o.m.on.key, Layout: o.m.lay(remote{}), Logger: silent}
 }
 
 var silent = slog.New(slog.DiscardHandler)
@@ -288,7 +288,7 @@ func (h heartbeat) Unused() {
 
 // A runtime is an engine's runtime: its process, and the world's queue of events.
 type runtime struct {
-	*candidates
+	*network
 	of    *process
 	alarm *waker
 }
@@ -326,72 +326,34 @@ func (rt runtime) Stop() {
 func (rt runtime) send(c *call, timeout time.Duration) (giveUp func()) {
 	rt.after(0, rt.of.machine, func() {
 		if !c.begun { // and not given up
-			rt.network.resume(c)
+			rt.resume(c)
 		}
 	})
-	rt.of.timeout(timeout, func() { rt.network.giveUp(c) })
-	return func() { rt.after(rt.soon(), rt.of.machine, func() { rt.network.giveUp(c) }) }
-}
-
-// plan sets the alarm by its process's clock.
-func (cs *candidates) plan(a *waker) {
-	if a.at == 0 {
-		a.tick = 0
-		return
-	}
-	at := cs.now + max(a.of.real(a.at-a.of.clock()), 0)
-	if a.tick == at && at > cs.now {
-		return
-	}
-	a.tick = at
-	cs.push(event{at: at, to: a.of.machine, life: a.of.life, by: tick, do: func() {
-		if a.tick != at { // another was planned since; a distant deadline has many
-			cs.atOnce--
-			return
-		}
-		a.at, a.tick = 0, 0
-		a.ring()
-	}})
-}
-
-// rerate changes the rate of a clock, often to the fastest or slowest within the bound.
-func (cs *candidates) rerate(p *process) {
-	p.base, p.since = p.clock(), cs.now
-	if cs.arm == Far && cs.choose(2) == 1 {
-		cs.met(FarDrift)
-		p.rate = [...]int64{rateOne / 2, rateOne / 4, rateOne * 2, rateOne * 4}[cs.choose(4)]
-	} else {
-		const bound = rateOne / protocol.Drift
-		p.rate = [...]int64{rateOne, rateOne - bound, rateOne + bound, rateOne + bound/4}[cs.choose(4)]
-		if p.rate == rateOne-bound || p.rate == rateOne+bound {
-			cs.met(Drift)
-		}
-	}
-	for _, a := range p.wakers {
-		cs.plan(a)
-	}
+	rt.of.timeout(timeout, func() { rt.giveUp(c) })
+	return func() { rt.after(rt.soon(), rt.of.machine, func() { rt.giveUp(c) }) }
 }
 
 // A memberRuntime is the runtime of a member's engine.
 type memberRuntime struct {
 	runtime
-	m *member
+	o owner
 }
 
 func (rt memberRuntime) Incarnation() string {
-	rt.m.cfg.Incarnation = rt.incarnation(rt.m.process)
-	return rt.m.cfg.Incarnation
+	m := rt.o.m
+	m.cfg.Incarnation = rt.o.incarnation(m.process)
+	return m.cfg.Incarnation
 }
 
 func (rt memberRuntime) Ask(r engine.Request) (giveUp func()) {
-	m := rt.m
+	m := rt.o.m
 	c := begin(m.process, m, r.Do)
 	switch a := r.For.(type) {
 	case nil: // a collection, whose answer no candidate awaits
 		c.from, c.done = nil, r.Done
 	case candidate.Write:
 		c.write = &a
-		rt.network.disturb(c)
+		rt.disturb(c)
 		if a.Op == candidate.Claim {
 			m.claims++
 			c.number = m.claims
@@ -404,7 +366,7 @@ func (rt memberRuntime) Ask(r engine.Request) (giveUp func()) {
 			m.asked, m.answers = nil, c
 			r.Done()
 			m.answers = nil
-			rt.returns.answered(c, before)
+			rt.o.returns.answered(c, before)
 		}
 	}
 	return rt.send(c, r.Timeout)

@@ -64,7 +64,7 @@
 // resource compares. A record's history has no gaps, lacks the oldest leases only if it is full,
 // and changes only with a claim. Its term counts the landed claims (past.go). Once a user is told
 // that its metadata has landed, the stored record and each later one of that lease carry it
-// (meta.go). While the owner of a detached lease may rely on it, on its machine's clock, no later
+// (terms.go). While the owner of a detached lease may rely on it, on its machine's clock, no later
 // lease is valid.
 //
 // Calls: a caller that gives up is answered at once, and a permanent error ends an acquisition at

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
@@ -69,17 +70,6 @@ func (f *fleet) cut(p *process, what Fault) bool {
 	}
 	f.met(what)
 	return true
-}
-
-func (p *process) end() {
-	for _, c := range p.calls {
-		c.end()
-	}
-	p.calls = nil
-}
-
-func (p *process) writing() bool {
-	return slices.ContainsFunc(p.calls, func(c *call) bool { return !c.finished && !c.over && c.waits != nil && c.waits.writes() })
 }
 
 // A member is an engine's owner in its process, together with its user. It wants a lock, keeps a
@@ -215,6 +205,45 @@ type waker struct {
 	ring func()
 	at   time.Duration // on its process's clock; 0: not set
 	tick time.Duration // the time of the next event
+}
+
+// plan sets the alarm by its process's clock.
+func (f *fleet) plan(a *waker) {
+	if a.at == 0 {
+		a.tick = 0
+		return
+	}
+	at := f.now + max(a.of.real(a.at-a.of.clock()), 0)
+	if a.tick == at && at > f.now {
+		return
+	}
+	a.tick = at
+	f.push(event{at: at, to: a.of.machine, life: a.of.life, by: tick, do: func() {
+		if a.tick != at { // another was planned since; a distant deadline has many
+			f.atOnce--
+			return
+		}
+		a.at, a.tick = 0, 0
+		a.ring()
+	}})
+}
+
+// rerate changes the rate of a clock, often to the fastest or slowest within the bound.
+func (f *fleet) rerate(p *process) {
+	p.base, p.since = p.clock(), f.now
+	if f.arm == Far && f.choose(2) == 1 {
+		f.met(FarDrift)
+		p.rate = [...]int64{rateOne / 2, rateOne / 4, rateOne * 2, rateOne * 4}[f.choose(4)]
+	} else {
+		const bound = rateOne / protocol.Drift
+		p.rate = [...]int64{rateOne, rateOne - bound, rateOne + bound, rateOne + bound/4}[f.choose(4)]
+		if p.rate == rateOne-bound || p.rate == rateOne+bound {
+			f.met(Drift)
+		}
+	}
+	for _, a := range p.wakers {
+		f.plan(a)
+	}
 }
 
 // A session is a heartbeat, and what the library knows about the leases under it.

@@ -13,13 +13,12 @@ import (
 // An injector causes faults from time to time.
 type injector struct {
 	*fleet
-	server     *server
-	network    *network
-	candidates *candidates
-	users      *users
-	tables     *tables
-	quorum     *quorum
-	collector  *call // of old epochs; nil: none
+	server    *server
+	network   *network
+	users     *users
+	tables    *tables
+	quorum    *quorum
+	collector *call // of old epochs; nil: none
 }
 
 func (in *injector) tick() {
@@ -91,7 +90,7 @@ func (in *injector) inject(m *member, f Fault) {
 		in.met(WallJump, m)
 		m.wall = in.pick(-time.Hour, time.Hour, -5*time.Second, 48*time.Hour, -48*time.Hour)
 	case Drift:
-		in.candidates.rerate(m.process)
+		in.rerate(m.process)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
 // liveness heals everything and checks liveness. It need not hold with clocks beyond the bound,
@@ -23,7 +24,7 @@ func (w *world) liveness() {
 		l.members[w.choose(len(l.members))].contends = true
 	}
 	w.convergeAll()
-	turns := w.now + w.tables.patience()
+	turns := w.now + w.patience()
 	w.await(locks, "is never taken, though nobody holds it", w.takeover(true))
 	if w.awaitTurns(turns); len(locks) == 0 || w.arm == Lasting || w.choose(4) != 3 || w.cfg.WriteOnce || slices.ContainsFunc(w.locks, func(l *lock) bool { return l.deleted }) {
 		return
@@ -154,7 +155,7 @@ func (w *world) await(locks []*lock, otherwise string, patience time.Duration) b
 // nothing: its holders need not know, and callers wait for those holders' sessions to end.
 func (w *world) awaitTurns(end time.Duration) {
 	for t := w.table; t != nil && !t.deleted && w.broken == ""; w.next() {
-		p := w.tables.waits()
+		p := w.waits()
 		if p == nil {
 			return
 		}
@@ -162,6 +163,30 @@ func (w *world) awaitTurns(end time.Duration) {
 			w.violated(Liveness, "%v has not had its turn, and the object has %s", p, showTable(t.now))
 		}
 	}
+}
+
+// waits returns a part with an unfinished turn, or nil.
+func (w *world) waits() *part {
+	for _, p := range w.parts() {
+		if len(p.callers) > 0 || p.turns == 0 && !w.excused(p) {
+			return p
+		}
+	}
+	return nil
+}
+
+// patience returns how long, in real time, the turns of all waiters take, one after the other.
+// The dead are waited out together: a waiter behind them notices within a TTL. A waiter that is
+// not at the head reads once in five minutes, and may learn about its slot that late.
+func (w *world) patience() time.Duration {
+	turns := time.Duration(0)
+	for _, p := range w.parts() {
+		turns += time.Duration(len(p.callers)) + 1
+	}
+	ttl := w.longest
+	dead := ttl + protocol.Patience(ttl) + protocol.Renewal(ttl)*5/4
+	turn := queue.LineLook*5/4 + holdCalm + time.Second
+	return (dead+turns*turn)*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
 func (w *world) pass(d time.Duration) {
@@ -301,6 +326,10 @@ func (w *world) promptly() time.Duration {
 	return d*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
+func (p *process) writing() bool {
+	return slices.ContainsFunc(p.calls, func(c *call) bool { return !c.finished && !c.over && c.waits != nil && c.waits.writes() })
+}
+
 // checkPrompt checks that free locks are taken within seconds if the failure had kept a waiter
 // from them.
 func (w *world) checkPrompt() {
@@ -354,4 +383,24 @@ func (w *world) isFree(l *lock) bool {
 	}
 	s := w.find(r.Session)
 	return s != nil && s.heartbeat.on.over && !slices.ContainsFunc(s.heartbeat.on.inFlight, (*request).writes)
+}
+
+// holder returns the contender with a valid lease, or nil.
+func (l *lock) holder() *member {
+	for _, m := range l.members {
+		if m.contends && m.valid() {
+			return m
+		}
+	}
+	return nil
+}
+
+// stuck returns a candidate still waiting for the lock after a failed read or write, or nil.
+func (l *lock) stuck() *member {
+	for _, m := range l.members {
+		if m.wants && m.patient && (m.failed() || m.watcher() != nil && m.watcher().failed()) {
+			return m
+		}
+	}
+	return nil
 }

@@ -87,26 +87,6 @@ func (l *lock) all() (all []*member) {
 	return append(l.reapers, l.session.heartbeat)
 }
 
-// holder returns the contender with a valid lease, or nil.
-func (l *lock) holder() *member {
-	for _, m := range l.members {
-		if m.contends && m.valid() {
-			return m
-		}
-	}
-	return nil
-}
-
-// stuck returns a candidate still waiting for the lock after a failed read or write, or nil.
-func (l *lock) stuck() *member {
-	for _, m := range l.members {
-		if m.wants && m.patient && (m.failed() || m.watcher() != nil && m.watcher().failed()) {
-			return m
-		}
-	}
-	return nil
-}
-
 // A table is what the checks remember of the semaphore.
 type table struct {
 	key   string

@@ -72,6 +72,27 @@ func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {
 	}, w.text.String()
 }
 
+func (w *world) run() {
+	if w.arm == Lasting {
+		w.outlast()
+		return
+	}
+	w.after(0, nil, w.injector.tick)
+	events := 50 * (1 + w.choose(16))
+	if w.processes[0].sessions {
+		events *= 2 // for more candidates
+	}
+	if w.table != nil {
+		events += events / 2
+	}
+	for range events {
+		if w.next(); w.broken != "" {
+			return
+		}
+	}
+	w.liveness()
+}
+
 // Shrink returns the result of a shorter list of choices with the same broken promise: the best
 // one found in tries histories.
 func Shrink(r Result, cfg Config, tries int) Result {

@@ -18,6 +18,7 @@ type tables struct {
 	lasting    *lasting
 	candidates *candidates
 	seats      *seats
+	network    *network
 }
 
 func (ts *tables) begin() {
@@ -167,6 +168,16 @@ func (ts *tables) forget(c *caller) {
 	}
 }
 
+// holdCalm is the longest hold of a slot after the faults.
+const holdCalm = time.Second
+
+// converge gives a part a turn after the faults, under a live session.
+func (ts *tables) converge(p *process) {
+	if part := p.part; ts.healed && part != nil && part.turns == 0 && len(part.callers) == 0 && !ts.excused(part) {
+		ts.join(part)
+	}
+}
+
 // dismiss ends a caller without a slot. What it has sent is settled in the background.
 func (ts *tables) dismiss(c *caller) {
 	p := c.part
@@ -184,7 +195,7 @@ type host struct {
 func (h host) hosts() *part { return h.p }
 
 func (h host) Place() engine.Place {
-	return engine.Place{Runtime: partRuntime{runtime{h.candidates, h.p.process, &h.p.alarm}, h}, Store: remote{}, Key: h.p.on.key, Logger: silent}
+	return engine.Place{Runtime: partRuntime{runtime{h.network, h.p.process, &h.p.alarm}, h}, Store: remote{}, Key: h.p.on.key, Logger: silent}
 }
 
 func (h host) Session(name string) *engine.Session { return h.find(name).engine() }
@@ -266,12 +277,13 @@ func (h host) unseated(c *caller, a queue.Unseated) {
 	}
 }
 
+// A partRuntime is the runtime of a part's engine.
 type partRuntime struct {
 	runtime
 	h host
 }
 
-func (rt partRuntime) Incarnation() string { return rt.incarnation(rt.of) }
+func (rt partRuntime) Incarnation() string { return rt.h.candidates.incarnation(rt.of) }
 
 func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
 	p := rt.h.p
@@ -291,7 +303,7 @@ func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
 			rt.lasting.startAt(claims)
 		}
 		c.vanished = slices.Clone(p.vanished)
-		rt.network.disturb(c)
+		rt.disturb(c)
 	}
 	return rt.send(c, r.Timeout)
 }

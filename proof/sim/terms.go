@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -18,28 +19,6 @@ type agreed struct {
 	granted time.Duration            // and granted
 	ends    time.Duration            // when it must end if it is not renewed
 	metas   metas
-}
-
-// drawTerms draws the terms of a lease: one in six has some.
-func (u *users) drawTerms(s *session) (t candidate.Terms) {
-	if u.healed || u.choose(6) != 5 {
-		return t
-	}
-	if t.MaxHold = u.pick(0, 4*time.Second, time.Second, 20*time.Second); !u.cfg.Tokenless {
-		t.HoldAtLeast = u.pick(0, 10*time.Second, 2*time.Second, 30*time.Second)
-	}
-	if t.MaxHold > 0 {
-		t.HoldAtLeast = min(t.HoldAtLeast, t.MaxHold)
-	}
-	if u.choose(2) == 1 {
-		t.Holder, t.Meta = "job", map[string]string{"job": "1"}
-	}
-	if s == nil {
-		t.NoRenewal = u.choose(4) == 3
-		t.TTL = u.pick(0, 0, u.ttls[0], u.ttls[1], u.ttls[2])
-	}
-	u.longest, u.longestRest = max(u.longest, t.TTL), max(u.longestRest, t.HoldAtLeast)
-	return t
 }
 
 func (m *member) ttlNow() time.Duration {
@@ -163,4 +142,61 @@ func (led *ledger) taken(l *lock, m *member, creates bool) {
 		led.violated(Rest, "%v takes a lock that rests for %v more", m, l.restsUntil-led.now)
 	}
 	l.restsUntil = 0
+}
+
+// A metas is the metadata a user wants in its lease's record. Changes have unique numbers, so the
+// metadata shows which one a record carries.
+type metas struct {
+	asked, landed int // the last change, and the last one confirmed to the user
+}
+
+const metaName = "change"
+
+// metaOf returns the number of a record's change, or 0.
+func metaOf(r record.Record) int {
+	n, _ := strconv.Atoi(r.Meta[metaName])
+	return n
+}
+
+func (m *member) metaAsked(ev candidate.SetMeta) {
+	if m.c().Lease().Token == 0 && !m.cfg.Tokenless || !m.leased {
+		return
+	}
+	m.terms.Meta, m.terms.metas.asked = ev.Meta, ev.Number
+}
+
+// metaLanded checks that the record carries a confirmed change or a later one. A record proves
+// nothing if it was deleted, restored or taken over since.
+func (led *ledger) metaLanded(m *member, number int) {
+	t := &m.terms.metas
+	if number <= t.landed || number > t.asked {
+		led.violated(Meta, "%v is told that the change %d has landed, after %d, and has asked for %d", m, number, t.landed, t.asked)
+	}
+	t.landed = number
+	if led.met(MetaChanged, m); m.under != nil {
+		led.met(MetaUnder, m)
+	}
+	l := m.c().Lease()
+	r, there := led.bucket.current(m.on)
+	ours := there && r.Held && r.Incarnation() == l.Incarnation() && r.Token == l.Token
+	if ours && !m.on.restored && metaOf(r) < number {
+		led.violated(Meta, "%v is told that the change %d has landed, and the record carries %d", m, number, metaOf(r))
+	}
+}
+
+// metaWritten checks that a lease's landed record, even the last one, carries the last change
+// confirmed to the user, or a later one.
+func (led *ledger) metaWritten(m *member, r record.Record) {
+	t, l := &m.terms.metas, m.c().Lease()
+	ours := m.leased && r.Incarnation() == l.Incarnation() && r.Token == l.Token && !m.on.restored && !m.on.deleted
+	if n := metaOf(r); ours && (n < t.landed || n > t.asked) {
+		led.violated(Meta, "a record of %v lands that carries the change %d, where %d has landed and %d is asked for", m, n, t.landed, t.asked)
+	}
+}
+
+// metaSettled checks, some time after the faults, that every change has landed.
+func (led *ledger) metaSettled(m *member) {
+	if t := &m.terms.metas; m.valid() && !m.releasing && t.asked != t.landed {
+		led.violated(Meta, "%v has asked for the change %d, and only %d has landed", m, t.asked, t.landed)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/engine"
@@ -226,10 +227,43 @@ func (u *users) retune(m *member) {
 	}
 }
 
+func (u *users) setMeta(m *member) {
+	if u.cfg.WriteOnce || !m.leased || m.releasing {
+		return
+	}
+	m.renew()
+	for range 1 + u.choose(3) {
+		u.changes++
+		m.e.Tell(candidate.SetMeta{Number: u.changes, Meta: map[string]string{metaName: strconv.Itoa(u.changes)}})
+	}
+}
+
 func (u *users) acquire(m *member, wait bool, s *session) {
 	m.session = s
 	m.renew()
 	_ = m.e.Acquire(context.Background(), candidate.Acquire{Wait: wait, Terms: u.drawTerms(s)}, s.engine(), func() {})
+}
+
+// drawTerms draws the terms of a lease: one in six has some.
+func (u *users) drawTerms(s *session) (t candidate.Terms) {
+	if u.healed || u.choose(6) != 5 {
+		return t
+	}
+	if t.MaxHold = u.pick(0, 4*time.Second, time.Second, 20*time.Second); !u.cfg.Tokenless {
+		t.HoldAtLeast = u.pick(0, 10*time.Second, 2*time.Second, 30*time.Second)
+	}
+	if t.MaxHold > 0 {
+		t.HoldAtLeast = min(t.HoldAtLeast, t.MaxHold)
+	}
+	if u.choose(2) == 1 {
+		t.Holder, t.Meta = "job", map[string]string{"job": "1"}
+	}
+	if s == nil {
+		t.NoRenewal = u.choose(4) == 3
+		t.TTL = u.pick(0, 0, u.ttls[0], u.ttls[1], u.ttls[2])
+	}
+	u.longest, u.longestRest = max(u.longest, t.TTL), max(u.longestRest, t.HoldAtLeast)
+	return t
 }
 
 func (u *users) cancel(m *member) {

@@ -39,9 +39,9 @@ func newWorld(h *history) *world {
 	w.peers = &peers{fleet: f, lasting: w.lasting}
 	w.papers = &papers{fleet: f, ledger: w.ledger}
 	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers, papers: w.papers}
-	w.tables = &tables{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats, candidates: w.candidates}
+	w.tables = &tables{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats, network: w.network, candidates: w.candidates}
 	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, papers: w.papers, candidates: w.candidates, tables: w.tables}
-	w.injector = &injector{fleet: f, server: w.server, quorum: w.quorum, network: w.network, candidates: w.candidates, tables: w.tables, users: w.users}
+	w.injector = &injector{fleet: f, server: w.server, quorum: w.quorum, network: w.network, tables: w.tables, users: w.users}
 	return w
 }
 
@@ -140,28 +140,7 @@ func (w *world) join(i int, locks []*lock, sessions bool) {
 		w.members = append(w.members, m)
 	}
 	w.users.start(p)
-	w.candidates.rerate(p)
-}
-
-func (w *world) run() {
-	if w.arm == Lasting {
-		w.outlast()
-		return
-	}
-	w.after(0, nil, w.injector.tick)
-	events := 50 * (1 + w.choose(16))
-	if w.processes[0].sessions {
-		events *= 2 // for more candidates
-	}
-	if w.table != nil {
-		events += events / 2
-	}
-	for range events {
-		if w.next(); w.broken != "" {
-			return
-		}
-	}
-	w.liveness()
+	w.rerate(p)
 }
 
 func (w *world) next() {
