@@ -42,7 +42,7 @@ func (b *bucket) serve(r *request) answer {
 	case r.op == "list":
 		a.entries, a.truncated = b.page(r.key, r.after)
 	case r.op == "delete":
-		delete(b.objects, r.key)
+		b.remove(r.key)
 	case r.op == "get" && !exists:
 		a.err = r.fails(store.ErrNotExist)
 	case r.op == "get" && o.version == r.unless:
@@ -66,6 +66,13 @@ func (b *bucket) put(key string, body []byte) object {
 	o := object{body, store.Version(strconv.FormatUint(sum(body), 16)), b.date()}
 	b.objects[key] = o
 	return o
+}
+
+// remove deletes an object, and reports whether there was one.
+func (b *bucket) remove(key string) bool {
+	_, exists := b.objects[key]
+	delete(b.objects, key)
+	return exists
 }
 
 func sum(body []byte) uint64 {

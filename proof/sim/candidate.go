@@ -87,7 +87,7 @@ type owner struct {
 	m *member
 }
 
-func (o owner) hosts() *member { return o.m }
+func (o owner) hosts() any { return o.m }
 
 func (o owner) Place() engine.Place {
 	return engine.Place{Runtime: memberRuntime{runtime{o.network, o.m.process, &o.m.alarm}, o}, Store: remote{}, Key: o.m.on.key, Layout: o.m.lay(remote{}), Logger: silent}
@@ -217,14 +217,14 @@ func (cs *candidates) do(m *member, action protocol.Action) {
 	}
 	switch {
 	case m.beats != nil:
-		cs.heartbeat(m.beats, action)
+		cs.noteBegun(m.beats, action)
 	case m.reaps:
 		cs.noteMissed(m, action)
 	}
 }
 
-// heartbeat notes whether a session has begun, and what its user wants to do then.
-func (cs *candidates) heartbeat(s *session, action protocol.Action) {
+// noteBegun notes whether a session has begun, and asks its user to go on.
+func (cs *candidates) noteBegun(s *session, action protocol.Action) {
 	p := s.of
 	switch a := action.(type) {
 	case candidate.Granted:

@@ -52,12 +52,6 @@ type process struct {
 	acts     int       // left to its sessions' user, if a failure lasts
 }
 
-// follows reports whether the member polls as candidates in an election do.
-func (m *member) follows() bool {
-	_, follows := m.cfg.Role.(candidate.Follower)
-	return follows
-}
-
 func (p *process) String() string { return fmt.Sprintf("m%d", p.number) }
 
 // cut reports whether a process's requests, or the answers to them, do not arrive.
@@ -165,10 +159,8 @@ func (m *member) deadline() time.Duration {
 
 // watcher returns the member watching the awaited session, or nil.
 func (m *member) watcher() *member {
-	if r, is := m.e.Waits().(interface{ hosts() *member }); is {
-		return r.hosts()
-	}
-	return nil
+	w, _ := hosted(m.e.Waits()).(*member)
+	return w
 }
 
 // renew refills the allowances, because the user wants something else.
@@ -256,20 +248,18 @@ type session struct {
 	engine.Session
 }
 
-// knows reports whether the session knows that a candidate has, or may have, something under it.
-func (s *session) knows(m *member) bool {
-	return slices.ContainsFunc(s.Members(), func(o engine.Host) bool {
-		owner, is := o.(interface{ hosts() *member })
-		return is && owner.hosts() == m
-	})
+// knows reports whether the session knows that a member or a part has, or may have, something
+// under it.
+func (s *session) knows(it any) bool {
+	return slices.ContainsFunc(s.Members(), func(h engine.Host) bool { return hosted(h) == it })
 }
 
-// seats reports whether the session knows that a part has, or may have, something under it.
-func (s *session) seats(p *part) bool {
-	return slices.ContainsFunc(s.Members(), func(h engine.Host) bool {
-		host, is := h.(interface{ hosts() *part })
-		return is && host.hosts() == p
-	})
+// hosted returns the member or the part whose host this is.
+func hosted(h engine.Host) any {
+	if h, is := h.(interface{ hosts() any }); is {
+		return h.hosts()
+	}
+	return nil
 }
 
 func (s *session) engine() *engine.Session {
@@ -341,14 +331,6 @@ func (p *part) who(stands ...standing) (some []*caller) {
 		}
 	}
 	return some
-}
-
-// witness returns a member of its process, usually the heartbeat of its session.
-func (p *part) witness() *member {
-	if p.open != nil {
-		return p.open.heartbeat
-	}
-	return p.locks[0]
 }
 
 func (p *part) find(n queue.Caller) *caller {

@@ -16,7 +16,6 @@ type injector struct {
 	server    *server
 	network   *network
 	users     *users
-	tables    *tables
 	quorum    *quorum
 	collector *call // of old epochs; nil: none
 }
@@ -150,13 +149,15 @@ func (in *injector) storeFault() {
 	case in.meets(Poison):
 		in.server.poison()
 	case in.arm == Deleted && in.table != nil && in.choose(8) == 7:
-		in.tables.remove()
+		if t := in.table; in.server.remove(t.key) {
+			in.met(TableDeleted)
+			t.deleted, t.there = true, false
+		}
 	case in.arm == Deleted && in.choose(20) == 19:
 		l := in.locks[in.choose(len(in.locks))]
-		if _, exists := in.server.objects[l.key]; exists {
+		if in.server.remove(l.key) {
 			in.met(Deletion)
 			l.deleted, l.names = true, nil
-			delete(in.server.objects, l.key)
 		}
 	}
 }

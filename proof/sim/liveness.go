@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
@@ -133,6 +134,12 @@ func (w *world) takeover(gone bool) time.Duration {
 		d += protocol.Stale(ttl) + w.server.sweepInterval()
 	}
 	return (d+w.longestRest+time.Second)*protocol.Drift/(protocol.Drift-1) + 2*time.Second
+}
+
+// follows reports whether the member polls as candidates in an election do.
+func (m *member) follows() bool {
+	_, follows := m.cfg.Role.(candidate.Follower)
+	return follows
 }
 
 // await waits until contenders hold the locks, and reports whether they do. Otherwise liveness is

@@ -77,8 +77,10 @@ func (n *network) send(r *request) {
 // disturb plans trouble at the worst moment: while a write is in flight.
 func (n *network) disturb(c *call) {
 	m, f := c.from, processFaults[n.choose(7)]
-	if c.part != nil {
-		m = c.part.witness()
+	if p := c.part; p != nil {
+		if m = p.locks[0]; p.open != nil {
+			m = p.open.heartbeat
+		}
 	}
 	if n.healed || n.calm || n.choose(4) != 3 {
 		return

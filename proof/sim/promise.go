@@ -121,7 +121,7 @@ func (led *ledger) unseen(a, b *member) bool {
 func (led *ledger) orphans() {
 	for _, l := range led.locks {
 		s := l.names
-		if s == nil || l.deleted || s.mustEnd || s.Over() != nil || s.life != s.of.life {
+		if s == nil || l.deleted || !s.goesOn() {
 			continue
 		}
 		if !slices.ContainsFunc(l.members, func(m *member) bool {

@@ -178,7 +178,7 @@ func (ret *returns) checkSettled(m *member) {
 			continue
 		}
 		s := ret.find(r.from.write.Record.Session)
-		if s.Over() != nil || s.mustEnd || s.life != s.of.life || m.on.deleted || !ret.bucket.wouldLand(r) {
+		if !s.goesOn() || m.on.deleted || !ret.bucket.wouldLand(r) {
 			continue
 		}
 		ret.violated(D6, "%v says that it has settled, and a claim under the session %v, which goes on, may land yet", m, s)

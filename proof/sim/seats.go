@@ -47,7 +47,7 @@ func (st *seats) check() {
 		if c == nil || !c.under.goesOn() {
 			continue
 		}
-		if !c.under.seats(c.part) {
+		if !c.under.knows(c.part) {
 			st.violated(Orphaned, "the entry of %v is under the session %v, which goes on, and its table has left that", c, c.under)
 		}
 		if c.stands == gone && c.ended {

@@ -147,7 +147,7 @@ func (st *server) unpoison() {
 	switch {
 	case st.objects[key].version != st.poisonIs: // a released marker
 	case before == nil:
-		delete(st.objects, key)
+		st.remove(key)
 	default:
 		st.put(key, before.body)
 	}
@@ -163,7 +163,7 @@ func (st *server) sweep() {
 	}
 	if epoch.Add(st.now).Sub(o.written) > protocol.Stale(st.longest) {
 		st.logf("the marker is swept")
-		delete(st.objects, key)
+		st.remove(key)
 	}
 }
 
@@ -174,7 +174,7 @@ func (st *server) reclaim() {
 		l := s.heartbeat.on
 		if l.there && l.over && !l.reused && len(l.inFlight) == 0 && l.key != st.poisoned && st.choose(2) == 1 {
 			st.met(Reclaimed, s)
-			delete(st.objects, l.key)
+			st.remove(l.key)
 			l.there = false
 		}
 	}

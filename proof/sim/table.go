@@ -192,7 +192,7 @@ type host struct {
 	p *part
 }
 
-func (h host) hosts() *part { return h.p }
+func (h host) hosts() any { return h.p }
 
 func (h host) Place() engine.Place {
 	return engine.Place{Runtime: partRuntime{runtime{h.network, h.p.process, &h.p.alarm}, h}, Store: remote{}, Key: h.p.on.key, Logger: silent}
@@ -344,14 +344,5 @@ func (ts *tables) tell(a queue.Tell) {
 				}
 			})
 		}
-	}
-}
-
-func (ts *tables) remove() {
-	t := ts.table
-	if _, exists := ts.server.objects[t.key]; exists {
-		ts.met(TableDeleted)
-		t.deleted, t.there = true, false
-		delete(ts.server.objects, t.key)
 	}
 }

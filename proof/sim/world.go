@@ -41,7 +41,7 @@ func newWorld(h *history) *world {
 	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers, papers: w.papers}
 	w.tables = &tables{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats, network: w.network, candidates: w.candidates}
 	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, papers: w.papers, candidates: w.candidates, tables: w.tables}
-	w.injector = &injector{fleet: f, server: w.server, quorum: w.quorum, network: w.network, tables: w.tables, users: w.users}
+	w.injector = &injector{fleet: f, server: w.server, quorum: w.quorum, network: w.network, users: w.users}
 	return w
 }
 
