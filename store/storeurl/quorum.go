@@ -77,6 +77,8 @@ func openMember(ctx context.Context, u *url.URL, raw string, opts *Options) (sto
 		return nil, bad(u, "a member is a quorum itself: write the members of that one, or another store")
 	case err == nil && of.Scheme == "mem":
 		return nil, bad(u, "a store in memory is no member: others have another one of that name")
+	case err == nil && of.Query().Get("if_match") == "false":
+		return nil, bad(u, "a member has if_match=false, and a quorum needs If-Match in each of them")
 	case err == nil && of.Scheme == "file":
 		return openDirectory(ctx, u, of, raw, opts)
 	}

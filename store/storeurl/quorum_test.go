@@ -53,6 +53,7 @@ four  file:///a file:///b file:///c file:///d
 		{quorumOf("file:///a", "file:///b", "file:///a"), "", "file:///a is a member twice"},
 		{quorumOf("file:///a", "file:///b", quorumOf("file:///c")), "", "a member is a quorum itself"},
 		{quorumOf("file:///a", "file:///b", "mem://c"), "", "a store in memory is no member"},
+		{quorumOf("file:///a", "file:///b", "file:///c?if_match=false"), "", "a member has if_match=false, and a quorum needs If-Match"},
 		{quorumOf("file:///a", "file:///b", "ftp://c"), "", "a member: bad store URL: unknown scheme ftp://"},
 		{quorumOf("file:///a", "file:///b", "c"), "", "a member: bad store URL: it has no scheme"},
 		{"quorum://main", "", "is looked up in the file that LEASEHOLD_QUORUM_FILE names, and it is not set"},

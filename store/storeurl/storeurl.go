@@ -1,10 +1,10 @@
 // Package storeurl opens the store of a URL. It is the one package that knows all stores.
 //
 //	s3://BUCKET/PREFIX?region=…&endpoint=…&path_style=true|false&profile=…&unquoted_etags=true|false
-//	    &content_md5=true|false&encryption=…&kms_key=…&requester_pays=true|false
-//	gs://BUCKET/PREFIX?endpoint=…&user_project=…&anonymous=true|false
-//	azblob://CONTAINER/PREFIX?account=…&endpoint=…
-//	file:///DIR
+//	    &if_match=true|false&content_md5=true|false&encryption=…&kms_key=…&requester_pays=true|false
+//	gs://BUCKET/PREFIX?endpoint=…&user_project=…&anonymous=true|false&if_match=true|false
+//	azblob://CONTAINER/PREFIX?account=…&endpoint=…&if_match=true|false
+//	file:///DIR?if_match=true|false
 //	mem://NAME
 //	quorum:///PREFIX?member=URL&member=URL&member=URL
 //	quorum://NAME/PREFIX
@@ -76,6 +76,11 @@
 // separated by spaces; lines that begin with # are comments.
 //
 // # All
+//
+// Some servers ignore If-Match, or do not have it. if_match=false says so: locks with epochs and
+// markers then do without, as with leasehold.LockOptions.NoIfMatch, and everything that needs
+// If-Match is refused, such as other locks, sessions and semaphores. All programs that share a
+// lock must agree on it. The store's name is the same.
 //
 // A store in memory exists once per name, until the process exits.
 //
@@ -157,6 +162,18 @@ func open(ctx context.Context, rawurl string, opts *Options) (store.Store, error
 	if err != nil {
 		return nil, err
 	}
+	ifMatch, err := boolean(u, query, "if_match")
+	if err != nil {
+		return nil, err
+	}
+	st, err := openAt(ctx, u, query, opts)
+	if err == nil && ifMatch != nil && !*ifMatch {
+		st = withoutIfMatch(st)
+	}
+	return st, err
+}
+
+func openAt(ctx context.Context, u *url.URL, query url.Values, opts *Options) (store.Store, error) {
 	switch u.Scheme {
 	case "s3":
 		return openS3(ctx, u, query)
@@ -221,10 +238,10 @@ func SplitLock(rawurl string) (storeURL, key string, err error) {
 
 // parameters are the schemes and their parameters.
 var parameters = map[string][]string{
-	"s3":     {"region", "endpoint", "path_style", "profile", "unquoted_etags", "content_md5", "encryption", "kms_key", "requester_pays"},
-	"gs":     {"endpoint", "user_project", "anonymous"},
-	"azblob": {"account", "endpoint"},
-	"file":   nil,
+	"s3":     {"region", "endpoint", "path_style", "profile", "unquoted_etags", "if_match", "content_md5", "encryption", "kms_key", "requester_pays"},
+	"gs":     {"endpoint", "user_project", "anonymous", "if_match"},
+	"azblob": {"account", "endpoint", "if_match"},
+	"file":   {"if_match"},
 	"mem":    nil,
 	"quorum": {"member"},
 }
