@@ -28,9 +28,12 @@ type tfLock struct {
 // large by repeating it.
 const maxTFText = 256
 
-// withTFLock adds the fields of Terraform and OpenTofu to a marker's record, as unknown fields.
-// The ID is the lease's own, so a force-unlock with it ends no later lease.
+// withTFLock adds the fields of Terraform and OpenTofu to the record of a marker at KEY.tflock, as
+// unknown fields. They look at no other object, so no other marker pays for them. The ID is the lease's own, so a force-unlock with it ends no later lease.
 func withTFLock(r record.Record, key string) record.Record {
+	if !strings.HasSuffix(key, ".tflock") {
+		return r
+	}
 	lock := tfLock{
 		ID: fmt.Sprintf("%s-%d", r.Incarnation(), r.AcquiredAt.UnixMilli()), Operation: "leasehold",
 		Info: "held by leasehold until " + r.ExpiresAt.UTC().Format(time.RFC3339) + " unless it is renewed",

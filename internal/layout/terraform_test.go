@@ -72,6 +72,34 @@ func TestMarkerForTerraform(t *testing.T) {
 	}
 }
 
+// TestMarkerOfNoTerraform: only a marker at KEY.tflock has Terraform's fields. All markers had them once.
+func TestMarkerOfNoTerraform(t *testing.T) {
+	for key, terraform := range map[string]bool{"l.tflock": true, "l": false, "tflock": false, "l.tflock/l": false, "l.tflock.json": false} {
+		for _, ifMatch := range []bool{false, true} {
+			st := memstore.New()
+			m := layout.Marker{Store: st, Key: key, TTL: time.Minute, IfMatch: ifMatch}
+			s := write(t, m, candidate.Claim, look(t, m, ""))
+			obj, err := st.Get(t.Context(), key, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, field := range []string{"ID", "Operation", "Info", "Who", "Version", "Created", "Path"} {
+				if _, written := s.Record.Unknown[field]; written != terraform || strings.Contains(string(obj.Body), `"`+field+`"`) != terraform {
+					t.Errorf("%s, if-match=%v: the field %s: %v in %s", key, ifMatch, field, written, obj.Body)
+				}
+			}
+		}
+	}
+	for _, l := range []layout.Layout{
+		layout.Object{Store: memstore.New(), Key: "l.tflock"}, layout.Epochs{Store: memstore.New(), Key: "l.tflock"},
+		layout.Epochs{Store: memstore.New(), Key: "l.tflock", IfMatch: true}, layout.Heartbeat{Store: memstore.New(), Key: "l.tflock"},
+	} {
+		if s := write(t, l, candidate.Claim, layout.Snapshot{}); s.Record.Unknown != nil {
+			t.Errorf("%T has the fields %v", l, s.Record.Unknown)
+		}
+	}
+}
+
 // TestTerraformsMarker: who holds a lock of Terraform's is told by its name, and it is another tool's all the same.
 func TestTerraformsMarker(t *testing.T) {
 	for body, holder := range map[string]string{
