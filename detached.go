@@ -34,9 +34,11 @@ type Detached struct {
 	URL    string
 	Key    string
 	Layout Layout
-	Token  Token
-	Holder string
-	TTL    time.Duration
+	// NoIfMatch is the lock's option.
+	NoIfMatch bool
+	Token     Token
+	Holder    string
+	TTL       time.Duration
 
 	// AcquiredAt and ExpiresAt are times by the wall clock of the process that last wrote the
 	// record. The lease is valid before ExpiresAt, which is TTL − margin after that write was
@@ -81,7 +83,7 @@ func (e *UnsettledError) Unwrap() error { return e.Cause }
 // detachedOf returns a Detached for the lock's current record.
 func (d *driver) detachedOf(r record.Record) Detached {
 	return Detached{
-		Store: d.st.String(), Key: d.key, Layout: d.opts.Layout, Token: Token(r.Token), Holder: r.Holder, TTL: r.TTL,
+		Store: d.st.String(), Key: d.key, Layout: d.opts.Layout, NoIfMatch: d.opts.NoIfMatch, Token: Token(r.Token), Holder: r.Holder, TTL: r.TTL,
 		AcquiredAt: r.AcquiredAt, ExpiresAt: r.RenewedAt.Add(protocol.Validity(r.TTL)), writeID: r.WriteID,
 	}
 }
@@ -112,6 +114,8 @@ func (d *driver) suits(of *Detached) error {
 		return fmt.Errorf("%w here: it is of the lock %q, not of %q", ErrForeignLease, of.Key, d.key)
 	case of.Layout != d.opts.Layout:
 		return fmt.Errorf("%w here: it has the layout %s, not %s", ErrForeignLease, of.Layout, d.opts.Layout)
+	case of.NoIfMatch != d.opts.NoIfMatch:
+		return fmt.Errorf("%w here: its lock has the option NoIfMatch %t, and this one %t", ErrForeignLease, of.NoIfMatch, d.opts.NoIfMatch)
 	case of.Store != "" && of.Store != d.st.String():
 		return fmt.Errorf("%w here: it is of a lock in %s, not in %s", ErrForeignLease, of.Store, d.st)
 	case of.Released:
@@ -133,12 +137,13 @@ type detachedJSON struct {
 	Store      string    `json:"store"`
 	URL        string    `json:"url,omitempty"`
 	Layout     string    `json:"layout"`
+	NoIfMatch  bool      `json:"no_if_match,omitempty"`
 	WriteID    string    `json:"write_id"`
 	Pending    []string  `json:"pending,omitempty"`
 }
 
 var detachedNames = []string{
-	"format", "key", "holder", "token", "ttl_ms", "acquired_at", "expires_at", "released", "store", "url", "layout", "write_id", "pending",
+	"format", "key", "holder", "token", "ttl_ms", "acquired_at", "expires_at", "released", "store", "url", "layout", "no_if_match", "write_id", "pending",
 }
 
 // MarshalJSON returns d as one JSON object.
@@ -146,7 +151,7 @@ func (d Detached) MarshalJSON() ([]byte, error) {
 	return json.Marshal(detachedJSON{
 		Format: detachedFormat, Key: d.Key, Holder: d.Holder, Token: int64(d.Token), TTL: d.TTL.Milliseconds(),
 		AcquiredAt: d.AcquiredAt.UTC(), ExpiresAt: d.ExpiresAt.UTC(), Released: d.Released,
-		Store: d.Store, URL: d.URL, Layout: string(d.Layout), WriteID: d.writeID, Pending: d.pending,
+		Store: d.Store, URL: d.URL, Layout: string(d.Layout), NoIfMatch: d.NoIfMatch, WriteID: d.writeID, Pending: d.pending,
 	})
 }
 
@@ -199,7 +204,7 @@ func parseDetached(text []byte) (Detached, error) {
 		return Detached{}, err
 	}
 	d := Detached{
-		Store: j.Store, URL: j.URL, Key: j.Key, Layout: Layout(j.Layout), Token: Token(j.Token), Holder: j.Holder,
+		Store: j.Store, URL: j.URL, Key: j.Key, Layout: Layout(j.Layout), NoIfMatch: j.NoIfMatch, Token: Token(j.Token), Holder: j.Holder,
 		TTL: time.Duration(j.TTL) * time.Millisecond, AcquiredAt: j.AcquiredAt, ExpiresAt: j.ExpiresAt,
 		Released: j.Released, writeID: j.WriteID, pending: j.Pending,
 	}
@@ -217,6 +222,8 @@ func (d *Detached) check() error {
 		return fmt.Errorf("its TTL %v is not between %v and %v", d.TTL, MinTTL, MaxTTL)
 	case !slices.Contains(Layouts, d.Layout) || !d.Layout.Tokens():
 		return fmt.Errorf("its layout is %q, and none whose leases can be detached", d.Layout)
+	case d.NoIfMatch && d.Layout == LayoutObject:
+		return fmt.Errorf("its layout is %q, which needs If-Match", d.Layout)
 	case d.writeID == "" || slices.Contains(d.pending, ""):
 		return errors.New("it has an empty write ID")
 	case d.ExpiresAt.IsZero():

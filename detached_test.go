@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -289,6 +290,7 @@ func TestDetachRefused(t *testing.T) {
 		for name, change := range map[string]func(*leasehold.Detached){
 			"key":      func(d *leasehold.Detached) { d.Key = "other" },
 			"layout":   func(d *leasehold.Detached) { d.Layout = leasehold.LayoutMarker },
+			"if-match": func(d *leasehold.Detached) { d.NoIfMatch = !d.NoIfMatch },
 			"store":    func(d *leasehold.Detached) { d.Store = "mem://other" },
 			"nothing":  func(d *leasehold.Detached) { *d = leasehold.Detached{Key: d.Key, Layout: d.Layout} },
 			"released": func(d *leasehold.Detached) { d.Released = true },
@@ -416,7 +418,7 @@ func TestAttachIsHeld(t *testing.T) {
 func TestDetachedJSON(t *testing.T) {
 	t.Parallel()
 	const plain = `{"format":1,"key":"jobs/backup","holder":"ci","token":42,"ttl_ms":60000,` +
-		`"acquired_at":"2026-11-20T10:30:45Z","expires_at":"2026-11-20T10:31:40Z","store":"mem://","layout":"epochs","write_id":"0f9c.7","pending":["0f9c-1"]}`
+		`"acquired_at":"2026-11-20T10:30:45Z","expires_at":"2026-11-20T10:31:40Z","store":"mem://","layout":"epochs","no_if_match":true,"write_id":"0f9c.7","pending":["0f9c-1"]}`
 	d, err := leasehold.ParseDetached([]byte(plain))
 	if err != nil {
 		t.Fatal(err)
@@ -442,6 +444,8 @@ func TestDetachedJSON(t *testing.T) {
 		{`"key":"jobs/backup"`, `"key":""`, "key is empty"},
 		{`"layout":"epochs"`, `"layout":"marker"`, `layout is "marker"`},
 		{`"layout":"epochs"`, `"layout":"other"`, `layout is "other"`},
+		{`"layout":"epochs"`, `"layout":"object"`, `layout is "object", which needs If-Match`},
+		{`"no_if_match":true`, `"no_if_match":"yes"`, "no_if_match"},
 		{`"write_id":"0f9c.7"`, `"write_id":""`, "write ID"},
 		{`["0f9c-1"]`, `[""]`, "write ID"},
 		{`["0f9c-1"]`, `["1","2","3","4","5","6","7","8","9"]`, "9 pending"},
@@ -494,7 +498,7 @@ func TestDetachedIsDocumented(t *testing.T) {
 				t.Fatalf("%s: %v", c.what, err)
 			}
 			for i, layout := range columns {
-				if leasehold.Layout(layout) != here() {
+				if leasetest.ParseWay(layout) != here() {
 					continue
 				}
 				counted++

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	plan "github.com/leasehold/leasehold/internal/cost" // a test has the name cost
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -101,7 +102,7 @@ func TestBudgetsAreDocumented(t *testing.T) {
 			if b.unknown.list == 0 {
 				return requests{}
 			}
-			return b.unknown.plus(budgets[leasehold.LayoutEpochs].far)
+			return b.unknown.plus(budgets[leasetest.EpochsNoIfMatch].far)
 		},
 		"renew": func(b budget) requests { return b.renew },
 		"hold for an hour, in addition to 720 renewals": func(b budget) requests { return b.hour },
@@ -122,12 +123,12 @@ func TestBudgetsAreDocumented(t *testing.T) {
 	}
 	for name, count := range of {
 		cells := rows[name]
-		if len(cells) != len(columns) || len(columns) != len(leasehold.Layouts) {
-			t.Errorf("the row %q has %d cells for %d layouts", name, len(cells), len(leasehold.Layouts))
+		if len(cells) != len(columns) || len(columns) != len(leasetest.Ways) {
+			t.Errorf("the row %q has %d cells for %d layouts", name, len(cells), len(leasetest.Ways))
 			continue
 		}
 		for i, cell := range cells {
-			b, ok := budgets[leasehold.Layout(columns[i])]
+			b, ok := budgets[leasetest.ParseWay(columns[i])]
 			want := count(b)
 			never := name == "read, renewed" && b.renew == requests{}
 			switch {
@@ -144,7 +145,7 @@ func TestBudgetsAreDocumented(t *testing.T) {
 // TestElectionIsDocumented: docs/cost.md says of locks and elections what is counted, by
 // TestCostInRequests, TestWaitingBacksOff and TestElectionBudget.
 func TestElectionIsDocumented(t *testing.T) {
-	b := budgets[leasehold.LayoutObject]
+	b := budgets[leasetest.Object]
 	each := func(n int) string { return fmt.Sprintf("%d every TTL/3", n) }
 	number := strconv.Itoa
 	for heading, want := range map[string]map[string][]string{
@@ -231,6 +232,7 @@ func TestMoneyIsDocumented(t *testing.T) {
 	}
 	lock := plan.Plan{TTL: leasehold.DefaultTTL, Candidates: 2, Locks: 1, Mode: plan.Store, Layout: leasehold.LayoutObject}
 	slow, epochs, seldom, asks := lock, lock, lock, lock
+	epochs.NoIfMatch = true
 	slow.TTL, epochs.Layout, seldom.Infrequent, asks.Mode = time.Minute, leasehold.LayoutEpochs, 30*time.Second, plan.Peer
 	many := lock
 	many.Candidates, many.Locks = 5, 100
@@ -249,7 +251,7 @@ func TestMoneyIsDocumented(t *testing.T) {
 	want := map[string]plan.Requests{
 		"a holder, TTL 15 s":                               part(lock, 0),
 		"a holder, TTL 60 s":                               part(slow, 0),
-		"a holder, TTL 15 s, epochs":                       part(epochs, 0, 3),
+		"a holder, TTL 15 s, epochs without If-Match":      part(epochs, 0, 3),
 		"a follower that polls the store, TTL 15 s":        part(lock, 1),
 		"a follower that polls every 30 s":                 part(seldom, 1),
 		"a follower that asks the leader":                  part(asks, 1),
@@ -466,7 +468,7 @@ func bounds(t *testing.T, cell string) (low, high requests) {
 // TestEverydayIsDocumented: docs/requests.md says of everyday use what is counted, and of nothing else.
 func TestEverydayIsDocumented(t *testing.T) {
 	columns, rows := documented(t, "docs/requests.md", "## Everyday use")
-	column := slices.Index(columns, string(here()))
+	column := slices.Index(columns, here().String())
 	if column < 0 {
 		t.Fatalf("no column %s", here())
 	}

@@ -175,7 +175,7 @@ func TestSessionRanOutInTheQueue(t *testing.T) {
 // To begin to wait for a lock that is held under a session costs one look at the lock: it is looked
 // at once more only when it may have been released since.
 func TestWaitUnderASessionBeginsWithOneLook(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it counts the looks at one object: the same in every layout")
+	needs(t, here() == leasetest.Object, "it counts the looks at one object: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		s, lease := holdUnderSession(t, inner)
@@ -215,7 +215,7 @@ func (s *stuck) Get(ctx context.Context, key string, unless store.Version) (*sto
 
 // A caller that has given up leaves no look behind, neither at the lock nor at the session of its holder.
 func TestGivenUpLooksEnd(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it counts the looks at one object: the same in every layout")
+	needs(t, here() == leasetest.Object, "it counts the looks at one object: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		s, lease := holdUnderSession(t, inner)
@@ -465,7 +465,7 @@ func (s *slowDeletes) Delete(ctx context.Context, key string) error {
 
 // aged plants five epochs that are old enough to be collected, the 99th among them, which is the last,
 // and another tool's object.
-func aged(t *testing.T, l leasehold.Layout, each time.Duration) *slowDeletes {
+func aged(t *testing.T, l leasetest.Way, each time.Duration) *slowDeletes {
 	t.Helper()
 	inner := memstore.New()
 	for _, n := range []int{1, 2, 3, 4, 5, 99} {
@@ -481,7 +481,7 @@ func aged(t *testing.T, l leasehold.Layout, each time.Duration) *slowDeletes {
 	return &slowDeletes{Store: inner, each: each, t: t}
 }
 
-var withEpochs = []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch}
+var withEpochs = []leasetest.Way{leasetest.Epochs, leasetest.EpochsNoIfMatch}
 
 // The holder that makes the hundredth epoch removes old ones, leaves objects that are not ours, and
 // says so. Release and Settle wait until that has ended, but Settle does not wait for a removal under
@@ -508,7 +508,7 @@ func TestPastIsRemoved(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					var log leasetest.Log
 					st := aged(t, l, time.Second)
-					lock := newLock(t, st, &leasehold.LockOptions{Layout: l, Logger: debugLog(&log)})
+					lock := newLock(t, st, &leasehold.LockOptions{Layout: l.Layout, NoIfMatch: l.NoIfMatch, Logger: debugLog(&log)})
 					lease := acquire(t, lock)
 					time.Sleep(1500 * time.Millisecond)
 					if st.underWay.Load() != 1 {
@@ -547,8 +547,8 @@ func TestPastIsRemoved(t *testing.T) {
 func TestPastIsRemovedOnceAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log leasetest.Log
-		st := aged(t, leasehold.LayoutEpochs, 8*time.Second) // five times, and 34 s make a hundred renewals
-		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, TTL: time.Second, Logger: debugLog(&log)})
+		st := aged(t, leasetest.EpochsNoIfMatch, 8*time.Second) // five times, and 34 s make a hundred renewals
+		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, NoIfMatch: true, TTL: time.Second, Logger: debugLog(&log)})
 		lease := acquire(t, lock)
 		time.Sleep(90 * time.Second)
 		if n := strings.Count(log.String(), "epochs of the past were collected"); n != 2 {
@@ -565,7 +565,7 @@ func TestPastThatCannotBeRemoved(t *testing.T) {
 			var log leasetest.Log
 			st := newStoreOver(aged(t, l, 0))
 			st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "delete"})
-			lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Layout: l, Logger: debugLog(&log)}))
+			lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Layout: l.Layout, NoIfMatch: l.NoIfMatch, Logger: debugLog(&log)}))
 			time.Sleep(time.Minute)
 			if text := log.String(); !strings.Contains(text, "epochs of the past were not collected") || strings.Contains(text, "epochs of the past were collected") {
 				t.Errorf("what is said of it: %s", text)
@@ -584,7 +584,7 @@ func TestPastIsLeftWithoutALease(t *testing.T) {
 			slow := aged(t, l, time.Second)
 			st := newStoreOver(slow)
 			st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: time.Second})
-			lock := newLock(t, st, &leasehold.LockOptions{Layout: l, Logger: debugLog(&log)})
+			lock := newLock(t, st, &leasehold.LockOptions{Layout: l.Layout, NoIfMatch: l.NoIfMatch, Logger: debugLog(&log)})
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			if _, err := lock.Acquire(ctx); err == nil {
@@ -601,15 +601,15 @@ func TestPastIsLeftWithoutALease(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T) {
 		var log leasetest.Log
-		slow := aged(t, leasehold.LayoutEpochs, time.Second)
-		if _, err := slow.Put(t.Context(), layoutKey(198), []byte(tokenRecord(leasehold.LayoutEpochs, 198, "free")), store.IfAbsent()); err != nil {
+		slow := aged(t, leasetest.EpochsNoIfMatch, time.Second)
+		if _, err := slow.Put(t.Context(), layoutKey(198), []byte(tokenRecord(leasetest.EpochsNoIfMatch, 198, "free")), store.IfAbsent()); err != nil {
 			t.Fatal(err)
 		}
 		st := newStoreOver(slow)
 		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: time.Second, When: func(c faultstore.Call) bool {
 			return c.Key == layout.EpochKey("jobs/backup", 200)
 		}})
-		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, Logger: debugLog(&log)})
+		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, NoIfMatch: true, Logger: debugLog(&log)})
 		lease := acquire(t, lock)
 		time.Sleep(5500 * time.Millisecond) // a renewal is under way
 		release(t, lease)
@@ -627,15 +627,15 @@ func deletes(st *faultstore.Store) int { return st.Counts().Delete }
 
 // collecting acquires a lock with epochs until its holder collects the past, which takes a
 // second for each of about a hundred epochs.
-func collecting(t *testing.T, l leasehold.Layout, session bool) (*faultstore.Store, *leasehold.Lock, *leasehold.Lease) {
+func collecting(t *testing.T, l leasetest.Way, session bool) (*faultstore.Store, *leasehold.Lock, *leasehold.Lease) {
 	t.Helper()
 	st := newStore()
-	before := newLock(t, st, &leasehold.LockOptions{Layout: l})
+	before := newLock(t, st, &leasehold.LockOptions{Layout: l.Layout, NoIfMatch: l.NoIfMatch})
 	for range 150 {
 		release(t, acquire(t, before))
 	}
 	time.Sleep(25 * time.Hour)
-	opts := &leasehold.LockOptions{Layout: l}
+	opts := &leasehold.LockOptions{Layout: l.Layout, NoIfMatch: l.NoIfMatch}
 	if session {
 		s, err := leasehold.NewSession(t.Context(), st, nil)
 		if err != nil {
@@ -664,7 +664,7 @@ func collecting(t *testing.T, l leasehold.Layout, session bool) (*faultstore.Sto
 // A holder's collection of the past went on for up to a minute after Release and Settle had
 // returned, in a process that took itself for done.
 func TestCollectionEndsWithTheLease(t *testing.T) {
-	for _, l := range []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch} {
+	for _, l := range withEpochs {
 		for end, f := range map[string]func(*testing.T, *leasehold.Lock, *leasehold.Lease){
 			"released": func(t *testing.T, _ *leasehold.Lock, lease *leasehold.Lease) { release(t, lease) },
 			"given up": func(_ *testing.T, _ *leasehold.Lock, lease *leasehold.Lease) { lease.Abandon(context.Canceled) },
@@ -756,8 +756,8 @@ func (l *ledger) List(ctx context.Context, prefix, after string) iter.Seq2[store
 // twice, and the highest is never deleted.
 func TestCollectionRacesElections(t *testing.T) {
 	rounds := int(leasetest.Seeds(10))
-	for _, l := range []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch} {
-		t.Run(string(l), func(t *testing.T) {
+	for _, l := range withEpochs {
+		t.Run(l.String(), func(t *testing.T) {
 			terms, deleted := 0, 0
 			for seed := range uint64(rounds) {
 				bubble(t, func(t *testing.T) {
@@ -776,7 +776,7 @@ func TestCollectionRacesElections(t *testing.T) {
 	}
 }
 
-func race(t *testing.T, l leasehold.Layout, seed uint64) (terms, deleted int) {
+func race(t *testing.T, l leasetest.Way, seed uint64) (terms, deleted int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 2))
 	book := &ledger{Store: memstore.New(), created: map[int64]int{}}
@@ -820,7 +820,7 @@ func race(t *testing.T, l leasehold.Layout, seed uint64) (terms, deleted int) {
 				mu.Lock()
 				net := network()
 				mu.Unlock()
-				lock, err := leasehold.NewLock(net, "l", &leasehold.LockOptions{Layout: l, TTL: 3 * time.Second})
+				lock, err := leasehold.NewLock(net, "l", &leasehold.LockOptions{Layout: l.Layout, NoIfMatch: l.NoIfMatch, TTL: 3 * time.Second})
 				if err != nil {
 					t.Error(err)
 					return
@@ -849,7 +849,7 @@ func race(t *testing.T, l leasehold.Layout, seed uint64) (terms, deleted int) {
 		mu.Lock()
 		net := network()
 		mu.Unlock()
-		e := layout.Epochs{Store: net, Key: "l", IfMatch: l == leasehold.LayoutEpochsIfMatch}
+		e := layout.Epochs{Store: net, Key: "l", IfMatch: !l.NoIfMatch}
 		for ; ctx.Err() == nil; time.Sleep(time.Second) {
 			for _, err := range e.Collect(ctx, layout.Collection{Keep: 1, Age: 6 * time.Second, Limit: -1}) {
 				if err != nil {
@@ -875,10 +875,13 @@ func race(t *testing.T, l leasehold.Layout, seed uint64) (terms, deleted int) {
 }
 
 // tokenRecord is the text of a record with a token that somebody has set by hand.
-func tokenRecord(l leasehold.Layout, token int64, state string) string {
+func tokenRecord(l leasetest.Way, token int64, state string) string {
 	name := ""
-	if l != leasehold.LayoutObject {
-		name = fmt.Sprintf(`,"layout":%q`, l)
+	if l != leasetest.Object {
+		name = fmt.Sprintf(`,"layout":%q`, l.Layout)
+	}
+	if l == leasetest.Epochs {
+		name += `,"if_match":true`
 	}
 	return fmt.Sprintf(`{"format":1,"token":%d,"state":%q,"holder":"x","ttl_ms":1000,"write_id":"x%d"%s}`, token, state, token, name)
 }
@@ -886,7 +889,7 @@ func tokenRecord(l leasehold.Layout, token int64, state string) string {
 // The largest token but one was acquired over, and the record of the next one was called
 // foreign ever after: nobody could acquire, inspect or break the lock, or learn how to repair it.
 func TestTokenThatIsTooLarge(t *testing.T) {
-	for _, l := range leasehold.Layouts {
+	for _, l := range leasetest.Ways {
 		if !l.Tokens() {
 			continue
 		}
@@ -900,18 +903,18 @@ func TestTokenThatIsTooLarge(t *testing.T) {
 	}
 }
 
-func tooLarge(t *testing.T, l leasehold.Layout, token int64, state string) {
+func tooLarge(t *testing.T, l leasetest.Way, token int64, state string) {
 	t.Helper()
 	st := memstore.New()
 	key := "jobs/backup"
-	if l != leasehold.LayoutObject {
+	if l != leasetest.Object {
 		key = layoutKey(7)
 	}
 	obj, err := st.Put(t.Context(), key, []byte(tokenRecord(l, token, state)), store.IfAbsent())
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock := newLock(t, st, &leasehold.LockOptions{Layout: l, TTL: time.Second})
+	lock := newLock(t, st, &leasehold.LockOptions{Layout: l.Layout, NoIfMatch: l.NoIfMatch, TTL: time.Second})
 	// Either the acquisition is refused, or its lease can be used as before.
 	lease, err := lock.Acquire(t.Context())
 	if usable := token < record.LastToken; usable != (err == nil) {
@@ -925,7 +928,7 @@ func tooLarge(t *testing.T, l leasehold.Layout, token int64, state string) {
 		release(t, lease)
 		return
 	}
-	e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: l}})
+	e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: l.Layout, NoIfMatch: l.NoIfMatch}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -979,14 +982,14 @@ func layoutKey(n int) string { return fmt.Sprintf("jobs/backup/%010d.json", n) }
 // A marker that may not be swept yet is no trouble with the store: the candidate that waits
 // for its holder, which is gone, used to be told that the store fails.
 func TestWaitForMarkerIsNoTrouble(t *testing.T) {
-	if here() != leasehold.LayoutObject {
+	if here() != leasetest.Object {
 		t.Skip("the same in every layout")
 	}
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		candidate := func(holder string) *leasehold.Lock {
 			lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{
-				Layout: leasehold.LayoutMarker, Sweep: true, Holder: holder,
+				Layout: leasehold.LayoutMarker, NoIfMatch: true, Sweep: true, Holder: holder,
 				OnTrouble: func(err error) { t.Errorf("%s has trouble: %v", holder, err) },
 			})
 			if err != nil {

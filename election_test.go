@@ -51,7 +51,7 @@ func campaign(t *testing.T, st store.Store, opts leasehold.ElectionOptions) *cam
 func newCampaigner(t *testing.T, st store.Store, opts leasehold.ElectionOptions) *campaigner {
 	t.Helper()
 	c := &campaigner{net: faultstore.Wrap(st, nil), done: make(chan error, 1)}
-	opts.Sweep = here() == leasehold.LayoutMarker
+	opts.Sweep = here() == leasetest.MarkerNoIfMatch
 	e, err := leasehold.NewElection(c.net, "leaders/scheduler", &opts)
 	if err != nil {
 		t.Fatal(err)
@@ -630,7 +630,7 @@ func TestUpdateWhileRunning(t *testing.T) {
 		b.net.Reset()
 		time.Sleep(time.Hour)
 		look := budgets[here()].news
-		if here() == leasehold.LayoutEpochs {
+		if here() == leasetest.EpochsNoIfMatch {
 			look = budgets[here()].jump
 		}
 		if got := since(b.net, faultstore.Counts{}); !got.within(look.times(110), look.times(140)) {
@@ -746,7 +746,7 @@ func TestElectionSweeps(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			inner := memstore.New()
 			gone := newStoreOver(inner)
-			opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutMarker, Sweep: sweep}}
+			opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutMarker, NoIfMatch: true, Sweep: sweep}}
 			a, b := newElection(t, gone, opts), newElection(t, inner, opts)
 			lease, err := a.Campaign(t.Context())
 			if err != nil {
@@ -1269,7 +1269,7 @@ func TestPausesAfterATerm(t *testing.T) {
 // TestLostLeaderComesBackAtOnce: who has lost the leadership, and not resigned, campaigns without a
 // pause, since another leads by now or nobody does.
 func TestLostLeaderComesBackAtOnce(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it breaks a lock by hand: the same in every layout")
+	needs(t, here() == leasetest.Object, "it breaks a lock by hand: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		e := newElection(t, st, leasehold.ElectionOptions{})
@@ -1312,7 +1312,7 @@ func (s *stamps) Write(p []byte) (int, error) {
 // TestCampaignsThatFail: where the store is too slow for the TTL a campaign fails, which is logged, and the
 // next one comes after the pauses that the options name, for failures in a row; a term ends the row.
 func TestCampaignsThatFail(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it looks at the writes of one object: the same in every layout")
+	needs(t, here() == leasetest.Object, "it looks at the writes of one object: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		failed := stamps{text: "campaign failed, will try again"}
 		var claimed, led time.Time

@@ -742,14 +742,14 @@ func TestSessionIsWatchedAsASession(t *testing.T) {
 	for name, opts := range map[string]leasehold.LockOptions{
 		"fast start": {FastStart: true, Layout: leasehold.LayoutObject},
 		"existing":   {Existing: true, Layout: leasehold.LayoutObject},
-		"epochs":     {Layout: leasehold.LayoutEpochs},
-		"if-match":   {Layout: leasehold.LayoutEpochsIfMatch},
+		"epochs":     *leasetest.EpochsNoIfMatch.Options(),
+		"if-match":   *leasetest.Epochs.Options(),
 	} {
 		for _, deleted := range []bool{false, true} {
 			bubble(t, func(t *testing.T) {
 				inner := memstore.New()
 				a := startProcess(t, inner, "a")
-				held, err := leasehold.NewLock(a.st, "jobs/backup", &leasehold.LockOptions{Layout: opts.Layout, Session: a.session})
+				held, err := leasehold.NewLock(a.st, "jobs/backup", &leasehold.LockOptions{Layout: opts.Layout, NoIfMatch: opts.NoIfMatch, Session: a.session})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -858,23 +858,26 @@ func TestInspectUnderAForeignSession(t *testing.T) {
 // TestLayoutInAnInfo: whoever tells of a lock says in which layout it lies; the process that holds it too,
 // which has not read that anywhere.
 func TestLayoutInAnInfo(t *testing.T) {
-	for _, l := range leasehold.Layouts {
+	for _, l := range leasetest.Ways {
 		bubble(t, func(t *testing.T) {
 			st := newStore()
 			var log leasetest.Log
-			lock := newLock(t, st, &leasehold.LockOptions{Layout: l, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			lock := newLock(t, st, &leasehold.LockOptions{Layout: l.Layout, NoIfMatch: l.NoIfMatch, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if warned := strings.Contains(log.String(), "has no tokens"); warned == l.Tokens() {
+				t.Errorf("%s: the log says %q", l, &log)
+			}
+			if warned := strings.Contains(log.String(), "without If-Match"); warned != (l == leasetest.MarkerNoIfMatch) {
 				t.Errorf("%s: the log says %q", l, &log)
 			}
 			lease := acquire(t, lock)
 			want := l
 			if !l.Tokens() {
-				want = leasehold.LayoutMarker // both say so in their records
+				want = leasetest.MarkerNoIfMatch // their records do not say
 			}
-			for _, lock := range []*leasehold.Lock{lock, newLock(t, st, &leasehold.LockOptions{Layout: l})} {
+			for _, lock := range []*leasehold.Lock{lock, newLock(t, st, l.Options())} {
 				_, err := lock.TryAcquire(t.Context())
 				var held *leasehold.HeldError
-				if !errors.As(err, &held) || held.Info.Layout != want {
+				if !errors.As(err, &held) || (leasetest.Way{Layout: held.Info.Layout, NoIfMatch: held.Info.NoIfMatch}) != want {
 					t.Errorf("%s: %+v", l, held)
 				}
 			}
@@ -891,7 +894,7 @@ func TestAnotherToolsMarkerIsSeldomLookedAt(t *testing.T) {
 		plant(t, st, "jobs/backup", "another tool's")
 		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()
-		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutMarker, TTL: time.Minute})
+		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutMarker, NoIfMatch: true, TTL: time.Minute})
 		if _, err := lock.Acquire(ctx); !errors.Is(err, leasehold.ErrHeld) {
 			t.Error(err)
 		}

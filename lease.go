@@ -124,8 +124,8 @@ func (l *Lease) Release(ctx context.Context) error { return l.core.Release(ctx, 
 // ends if the write finds another holder.
 //
 // SetMeta returns an error and changes nothing if the record becomes too large, or in
-// [LayoutMarker], whose object cannot be overwritten. [Lease.Detach] leaves the record as it
-// was last written.
+// [LayoutMarker] without If-Match, whose object cannot be overwritten. [Lease.Detach] leaves the
+// record as it was last written.
 func (l *Lease) SetMeta(ctx context.Context, meta map[string]string) error {
 	d, ok := l.core.Of().(*driver)
 	if !ok {
@@ -157,8 +157,8 @@ func (l *Lease) SetMeta(ctx context.Context, meta map[string]string) error {
 
 // metaFits returns why the lease's record cannot carry meta.
 func (d *driver) metaFits(l *Lease, meta map[string]string) error {
-	if d.opts.Layout == LayoutMarker {
-		return fmt.Errorf("it cannot change in the layout %s, whose object is not written over", d.opts.Layout)
+	if d.opts.Layout == LayoutMarker && d.opts.NoIfMatch {
+		return fmt.Errorf("it cannot change in the layout %s without If-Match, whose object is not written over", d.opts.Layout)
 	}
 	with := *d.opts
 	with.Holder, with.Meta = l.Holder(), meta

@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -336,7 +337,7 @@ func TestElectionKeepsItsEyesOpen(t *testing.T) {
 // Resign returned, and Leader said for a moment that this candidate led: its release was told before
 // the election had seen it.
 func TestResignReturnsWhenItHasSeenThat(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it holds up one write: the same in every layout")
+	needs(t, here() == leasetest.Object, "it holds up one write: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		open := make(chan struct{})
 		st := &gate{memstore.New(), func(_ string, body []byte) {
@@ -662,7 +663,7 @@ func TestSetMeta(t *testing.T) {
 		began, meta := time.Now(), step(1)
 		got := cost(st, func() { setMeta(t, lease, meta) })
 		for i, layout := range columns {
-			if want := letters(t, rows["change it"][i]); leasehold.Layout(layout) == here() && got != want {
+			if want := letters(t, rows["change it"][i]); leasetest.ParseWay(layout) == here() && got != want {
 				t.Errorf("it took %v, and the document says %v", got, want)
 			}
 		}
@@ -747,7 +748,7 @@ func TestSetMetaUnderASession(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		got := cost(p.st, func() { setMeta(t, lease, step(1)) })
 		for i, layout := range columns {
-			if want := letters(t, rows["change it, under a session"][i]); leasehold.Layout(layout) == here() && got != want {
+			if want := letters(t, rows["change it, under a session"][i]); leasetest.ParseWay(layout) == here() && got != want {
 				t.Errorf("it took %v, and the document says %v", got, want)
 			}
 		}
@@ -1002,7 +1003,7 @@ func TestSetMetaRefused(t *testing.T) {
 // TestSetMetaFindsTheLockTaken: under a session nobody looks at the lock, so a change is what shows that it
 // has become another's.
 func TestSetMetaFindsTheLockTaken(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it deletes the one object: the same in every layout that has one")
+	needs(t, here() == leasetest.Object, "it deletes the one object: the same in every layout that has one")
 	bubble(t, func(t *testing.T) {
 		p := startProcess(t, memstore.New(), "a")
 		lease := p.acquire("one")

@@ -58,15 +58,15 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*candidate
 	if err = o.Session.suits(st, o.Layout); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
+	if err = o.proven(st, key); err != nil { // it decides on If-Match
+		return nil, fmt.Errorf("lock %q: %w", key, err)
+	}
 	at, err := o.at(st, key)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
 	cfg := o.config(newIncarnation())
 	tune(&cfg)
-	if err = o.proven(st, key); err != nil {
-		return nil, fmt.Errorf("lock %q: %w", key, err)
-	}
 	l := &Lock{driver{st: st, key: key, at: at, opts: o}}
 	l.d.Init(&l.d, cfg)
 	return l, nil
@@ -236,6 +236,8 @@ func (d *driver) explain(err error) error {
 		return fmt.Errorf("the lock %v: %w", d.at, unavailable(err))
 	case errors.Is(err, ErrTokenTooLarge):
 		return fmt.Errorf("the lock %v: %w; somebody set it by hand: while nobody holds the lock, set the token in its object to one above all that were given out, or give the lock another name", d.at, err)
+	case errors.Is(err, record.ErrIfMatch), errors.Is(err, record.ErrNoIfMatch):
+		return err // it says what to do
 	case errors.Is(err, ErrForeignObject):
 		return fmt.Errorf("%w; it was left as it is: look at it, and move it away or give the lock another name", err)
 	}

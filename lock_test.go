@@ -578,7 +578,7 @@ func TestExistingNeverCreates(t *testing.T) {
 		}
 		lease := acquire(t, lock)
 		follows(t, made.Token, lease.Token())
-		if here() == leasehold.LayoutEpochs {
+		if here() == leasetest.EpochsNoIfMatch {
 			// A renewal makes the next epoch, whatever has become of the last.
 			release(t, lease)
 			erase(t, st)
@@ -696,14 +696,19 @@ func TestAnotherToolsMarkerIsWaitedFor(t *testing.T) {
 
 // TestOtherLayoutsAreForeign: a lock whose objects lie in the same place, in another way.
 func TestOtherLayoutsAreForeign(t *testing.T) {
-	other := map[leasehold.Layout]leasehold.Layout{
-		leasehold.LayoutObject: leasehold.LayoutMarkerIfMatch, leasehold.LayoutMarkerIfMatch: leasehold.LayoutObject, leasehold.LayoutMarker: leasehold.LayoutObject,
-		leasehold.LayoutEpochs: leasehold.LayoutEpochsIfMatch, leasehold.LayoutEpochsIfMatch: leasehold.LayoutEpochs,
-	}[here()]
+	other, says := leasetest.Object, "belongs to the layout"
+	switch here() {
+	case leasetest.Object:
+		other = leasetest.Marker
+	case leasetest.Epochs:
+		other, says = leasetest.EpochsNoIfMatch, "used without If-Match: set NoIfMatch, or if_match=false in the store's URL"
+	case leasetest.EpochsNoIfMatch:
+		other, says = leasetest.Epochs, "used with If-Match, which NoIfMatch, if_match=false in the store's URL or a Proof forbids"
+	}
 	st := newStore()
-	lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Layout: other}))
+	lease := acquire(t, newLock(t, st, other.Options()))
 	puts := st.Counts().Put
-	refuses(t, newLock(t, st, nil), "belongs to the layout")
+	refuses(t, newLock(t, st, nil), says)
 	if st.Counts().Put != puts || !lease.Valid() {
 		t.Errorf("it was written over: %v", lease.Err())
 	}
@@ -796,8 +801,10 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"bad key":           {"a//b", leasehold.LockOptions{}, "slash"},
 		"huge meta data":    {"k", leasehold.LockOptions{Meta: map[string]string{"a": strings.Repeat("x", 1<<17)}}, "meta data"},
 		"holder not a text": {"k", leasehold.LockOptions{Holder: "a\xff"}, "UTF-8"},
-		"unknown layout":    {"k", leasehold.LockOptions{Layout: "pile"}, "epochs+if-match"},
+		"unknown layout":    {"k", leasehold.LockOptions{Layout: "pile"}, "use one of [object epochs marker]"},
+		"no If-Match":       {"k", leasehold.LockOptions{Layout: leasehold.LayoutObject, NoIfMatch: true}, "which the layout object needs: use the layout epochs"},
 		"needless sweep":    {"k", leasehold.LockOptions{Layout: leasehold.LayoutObject, Sweep: true}, "Sweep"},
+		"sweep by If-Match": {"k", leasehold.LockOptions{Layout: leasehold.LayoutMarker, Sweep: true}, "markers without If-Match"},
 		"free marker":       {"k", leasehold.LockOptions{Layout: leasehold.LayoutMarker, Existing: true}, "marker"},
 		"no room":           {strings.Repeat("k/", store.MaxKey/2-9) + "k", leasehold.LockOptions{Layout: leasehold.LayoutEpochs}, "bytes"},
 	} {
@@ -868,9 +875,9 @@ func TestAbandonedLease(t *testing.T) {
 	})
 }
 
-// asks is a proof that notes what it is asked, and says no to one use.
+// asks is a proof that notes what it is asked, and says no to some uses.
 type asks struct {
-	no   string
+	no   []string
 	uses []string
 }
 
@@ -878,7 +885,7 @@ var errNoProof = errors.New("nobody has shown that")
 
 func (a *asks) Proves(storeName, use string) error {
 	a.uses = append(a.uses, storeName+" "+use)
-	if use == a.no {
+	if slices.Contains(a.no, use) {
 		return errNoProof
 	}
 	return nil
@@ -888,21 +895,27 @@ func (a *asks) Proves(storeName, use string) error {
 // and on what else the guarantee would rest on.
 func TestProof(t *testing.T) {
 	st := newStore()
+	const without = "epochs without If-Match"
 	for _, c := range []struct {
-		no   string
-		fast bool
+		opts leasehold.LockOptions
+		no   []string
 		fail bool
 		uses []string
 	}{
-		{"", false, false, []string{"epochs"}},
-		{"epochs", false, true, []string{"epochs", "/k epochs"}},
-		{"epochs", true, true, []string{"epochs", "/k epochs"}},
-		{"fast start", false, false, []string{"epochs"}},
-		{"fast start", true, true, []string{"epochs", "fast start", "/k fast start"}},
-		{"", true, false, []string{"epochs", "fast start"}},
+		{leasehold.LockOptions{}, nil, false, []string{"epochs"}},
+		{leasehold.LockOptions{}, []string{"epochs"}, false, []string{"epochs", "/k epochs", without}},
+		{leasehold.LockOptions{}, []string{"epochs", without}, true, []string{"epochs", "/k epochs", without, "/k " + without}},
+		{leasehold.LockOptions{FastStart: true}, []string{"epochs", without}, true, []string{"epochs", "/k epochs", without, "/k " + without}},
+		{leasehold.LockOptions{NoIfMatch: true}, []string{"epochs"}, false, []string{without}},
+		{leasehold.LockOptions{NoIfMatch: true}, []string{without}, true, []string{without, "/k " + without}},
+		{leasehold.LockOptions{}, []string{"fast start"}, false, []string{"epochs"}},
+		{leasehold.LockOptions{FastStart: true}, []string{"fast start"}, true, []string{"epochs", "fast start", "/k fast start"}},
+		{leasehold.LockOptions{FastStart: true}, nil, false, []string{"epochs", "fast start"}},
+		{leasehold.LockOptions{FastStart: true}, []string{"epochs"}, false, []string{"epochs", "/k epochs", without, "fast start"}},
 	} {
 		a := &asks{no: c.no}
-		_, err := leasehold.NewElection(st, "k", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutEpochs, FastStart: c.fast, Proof: a}})
+		c.opts.Layout, c.opts.Proof = leasehold.LayoutEpochs, a
+		_, err := leasehold.NewElection(st, "k", &leasehold.ElectionOptions{LockOptions: c.opts})
 		if errors.Is(err, errNoProof) != c.fail || err != nil != c.fail {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -917,7 +930,7 @@ func TestProof(t *testing.T) {
 			t.Errorf("%+v: it was asked for %q", c, a.uses)
 		}
 	}
-	a := &asks{no: "marker"}
+	a := &asks{no: []string{"marker", "marker without If-Match"}}
 	if _, err := leasehold.NewLock(st, "k", &leasehold.LockOptions{Layout: leasehold.LayoutMarker, Proof: a}); !errors.Is(err, errNoProof) {
 		t.Error(err)
 	}
@@ -926,17 +939,52 @@ func TestProof(t *testing.T) {
 	}
 }
 
+// TestIfMatchIsProven: a lock does without If-Match where the store or a proof refuses only that, and says
+// so in its records. Its user need not know. Elsewhere it needs the option.
+func TestIfMatchIsProven(t *testing.T) {
+	for _, l := range []leasetest.Way{leasetest.Epochs, leasetest.Marker} {
+		without := leasetest.Way{Layout: l.Layout, NoIfMatch: true}
+		no := []string{l.String()}
+		for name, c := range map[string]struct {
+			own, proof *asks
+			opts       *leasehold.LockOptions
+			want       leasetest.Way
+		}{
+			"neither says anything": {&asks{}, &asks{}, l.Options(), l},
+			"the proof refuses it":  {&asks{}, &asks{no: no}, l.Options(), without},
+			"the store refuses it":  {&asks{no: no}, &asks{}, l.Options(), without},
+			"both refuse it":        {&asks{no: no}, &asks{no: no}, l.Options(), without},
+			"the option":            {&asks{}, &asks{}, without.Options(), without},
+		} {
+			bubble(t, func(t *testing.T) {
+				st := limited{newStore(), c.own}
+				c.opts.Proof = c.proof
+				lease := acquire(t, newLock(t, st, c.opts))
+				before := st.Counts()
+				time.Sleep(7 * time.Second)
+				got := since(st.Store, before)
+				if want := budgets[c.want].renew; got != want {
+					t.Errorf("%s, %s: a renewal took %v, want %v", l, name, got, want)
+				}
+				release(t, lease)
+			})
+		}
+	}
+}
+
 // limited is a store that knows of a use for which it is not safe.
 type limited struct {
 	*faultstore.Store
-	*asks
+	own *asks
 }
+
+func (l limited) Proves(storeName, use string) error { return l.own.Proves(storeName, use) }
 
 // TestStoreIsItsOwnProof: a store that says itself what it cannot carry is believed, whatever
 // another proof says of it, before anything is sent. A lock in such a store used to be had by
 // its first write, and to be lost at its first renewal.
 func TestStoreIsItsOwnProof(t *testing.T) {
-	st := limited{newStore(), &asks{no: "object"}}
+	st := limited{newStore(), &asks{no: []string{"object"}}}
 	opts := leasehold.LockOptions{Layout: leasehold.LayoutObject, Proof: &asks{}}
 	if _, err := leasehold.NewLock(st, "k", &opts); !errors.Is(err, errNoProof) {
 		t.Errorf("a lock: %v", err)
@@ -947,7 +995,7 @@ func TestStoreIsItsOwnProof(t *testing.T) {
 	if c := st.Counts(); c != (faultstore.Counts{}) {
 		t.Errorf("%+v requests were made", c)
 	}
-	st.no = "fast start"
+	st.own.no = []string{"fast start"}
 	if _, err := leasehold.NewLock(st, "k", &opts); err != nil {
 		t.Error(err)
 	}
@@ -1021,7 +1069,7 @@ func ends(t *testing.T, lease *leasehold.Lease, in time.Duration, says string) {
 // TestMaxHold: a lease is renewed until its longest hold is over, and then ends; the next one of the
 // Lock does not.
 func TestMaxHold(t *testing.T) {
-	needs(t, renews(), "a plain marker is not renewed, and ends before")
+	needs(t, renews(), "a marker without If-Match is not renewed, and ends before")
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		lock := newLock(t, st, nil)
@@ -1226,7 +1274,7 @@ func TestBreakEndsARest(t *testing.T) {
 func TestWrongOptions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		alone, marker := newLock(t, st, nil), newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutMarker})
+		alone, marker := newLock(t, st, nil), newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutMarker, NoIfMatch: true})
 		p := startProcess(t, st, "a")
 		under := p.lock("under")
 		large := map[string]string{"k": strings.Repeat("x", 70_000)}
@@ -1321,7 +1369,7 @@ func looks(t *testing.T, opts leasehold.LockOptions, spans ...time.Duration) (at
 // TTL, so that a lock stood idle for seconds after a release, and every eight hours at a TTL of a day.
 // Now it looks once a second in the first ten minutes whatever the TTL, but at the end of a lease.
 func TestWaiterPauses(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "the pauses are the same in every layout")
+	needs(t, here() == leasetest.Object, "the pauses are the same in every layout")
 	for ttl, c := range map[time.Duration]struct{ most, after time.Duration }{
 		2 * time.Second:      {1500 * time.Millisecond, 10 * time.Minute},
 		leasehold.DefaultTTL: {5 * time.Second, 50 * time.Minute},
@@ -1342,7 +1390,7 @@ func TestWaiterPauses(t *testing.T) {
 
 // TestPollInterval: pauses are those that are asked for, but the end of a lease is looked at at once.
 func TestPollInterval(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "the pauses are the same in every layout")
+	needs(t, here() == leasetest.Object, "the pauses are the same in every layout")
 	for interval, fits := range map[time.Duration]bool{
 		-1: false, 1: false, 20*time.Millisecond - 1: false, 20 * time.Millisecond: true, 24 * time.Hour: true, 24*time.Hour + 1: false,
 	} {
@@ -1367,7 +1415,7 @@ func TestPollInterval(t *testing.T) {
 // for six seconds is idle for four times as long as a PUT takes, on average. At the default TTL it was
 // idle for a second and more.
 func TestReleaseIsNoticed(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "what it costs is counted there: the same in every layout, but for more requests")
+	needs(t, here() == leasetest.Object, "what it costs is counted there: the same in every layout, but for more requests")
 	const candidates, rounds, put = 3, 200, 150 * time.Millisecond
 	bubble(t, func(t *testing.T) {
 		type turn struct {
@@ -1606,8 +1654,8 @@ func (c contest) dollars() float64 { return 0.005*(c.put+c.list) + 0.0004*c.get 
 // would miss the 95 % already.
 func TestContention(t *testing.T) {
 	for _, processes := range []int{1, 10} {
-		for _, layout := range leasehold.Layouts {
-			if processes > 1 && layout != leasehold.LayoutObject {
+		for _, layout := range leasetest.Ways {
+			if processes > 1 && layout != leasetest.Object {
 				continue // they take the longest, and nothing more is asked of them
 			}
 			t.Run(fmt.Sprint(layout, " ", processes), func(t *testing.T) {
@@ -1617,11 +1665,11 @@ func TestContention(t *testing.T) {
 	}
 }
 
-func (c contest) check(t *testing.T, layout leasehold.Layout, processes int) {
+func (c contest) check(t *testing.T, layout leasetest.Way, processes int) {
 	t.Helper()
 	t.Logf("in use %.1f %%, %.2f requests, $%.4f for 1,000, %d tasks served", c.inUse*100, c.requests(), c.dollars(), len(c.served))
-	epochs := strings.HasPrefix(string(layout), "epochs")
-	byDefault := layout == leasehold.LayoutObject
+	epochs := layout.Layout == leasehold.LayoutEpochs
+	byDefault := layout == leasetest.Object
 	for what, wrong := range map[string]bool{
 		"overlaps":                       c.overlaps > 0,
 		"tasks that had the lock":        len(c.served) == 0 || processes == 1 && len(c.served) < 100,
@@ -1640,7 +1688,7 @@ func (c contest) check(t *testing.T, layout leasehold.Layout, processes int) {
 
 // contend lets a hundred tasks compete until they have had the lock a hundred times, with as
 // many locks as there would be processes.
-func contend(t *testing.T, layout leasehold.Layout, processes int) (c contest) {
+func contend(t *testing.T, layout leasetest.Way, processes int) (c contest) {
 	t.Helper()
 	const enough, tasks, hold = 100, 100, 200 * time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
@@ -1681,7 +1729,7 @@ func contend(t *testing.T, layout leasehold.Layout, processes int) (c contest) {
 	}
 	for n := range processes {
 		st := someWayOff(shared, uint64(n))
-		lock := newLock(t, st, &leasehold.LockOptions{Layout: layout})
+		lock := newLock(t, st, &leasehold.LockOptions{Layout: layout.Layout, NoIfMatch: layout.NoIfMatch})
 		stores, locks = append(stores, st), append(locks, lock)
 		for task := n * tasks / processes; task < (n+1)*tasks/processes; task++ {
 			all.Go(func() {

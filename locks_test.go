@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -81,7 +82,7 @@ func documentedKey(t *testing.T) int {
 // TestLocksForget: keys that are not used any more cost nothing some TTLs later, neither memory nor a goroutine, and those
 // that are in use stay. Until then they take what docs/cost.md says, which used to be a quarter less.
 func TestLocksForget(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it measures what lies in a store too: the same in every layout")
+	needs(t, here() == leasetest.Object, "it measures what lies in a store too: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		const n = 1000
 		locks := newLocks(t, memstore.New(), nil)

@@ -198,14 +198,14 @@ func TestElectionOfOnlookers(t *testing.T) {
 // A marker is deleted when it is released, and nothing is left that says by whom. The change says
 // who it was all the same, and that he holds it no more.
 func TestObserveMarkers(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it uses markers: the same in every layout")
+	needs(t, here() == leasetest.Object, "it uses markers: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutMarkerIfMatch}})
+		e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutMarker}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutMarkerIfMatch, Holder: "a", Address: "a:1"}))
+		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutMarker, Holder: "a", Address: "a:1"}))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		time.AfterFunc(time.Minute, func() { release(t, lease) })
@@ -254,7 +254,7 @@ func TestLateRenewalIsToldAtOnce(t *testing.T) {
 // An onlooker hears of all that keeps it from knowing who leads, and of whom it has seen last: a store that
 // does not answer, an object that is no lock, and one that was deleted, which is in the log too.
 func TestObserveTrouble(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it plants one object: the same in every layout")
+	needs(t, here() == leasetest.Object, "it plants one object: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		var log leasetest.Log
 		inner := memstore.New()
@@ -395,7 +395,7 @@ func TestQuestionsAreCounted(t *testing.T) {
 // The status says since when the store has not answered, and how many requests have failed since: that
 // nothing has changed is an answer, and so is that of a write. It counts what was sent.
 func TestStatusOfAStoreThatFails(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it counts the requests for one object: the same in every layout")
+	needs(t, here() == leasetest.Object, "it counts the requests for one object: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		if _, _, err := admin.Init(t.Context(), newLock(t, inner, nil)); err != nil {
@@ -456,7 +456,7 @@ func TestObserveBetweenTwoWrites(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		put := func(epoch int, r record.Record, only store.Condition) store.Version {
-			r.Token, r.TTL, r.Layout = int64(epoch), time.Minute, string(leasehold.LayoutEpochsIfMatch)
+			r.Token, r.TTL, r.Layout = int64(epoch), time.Minute, record.Layout{Name: record.LayoutEpochs, IfMatch: true}
 			body, err := r.Encode()
 			if err != nil {
 				t.Fatal(err)
@@ -468,7 +468,7 @@ func TestObserveBetweenTwoWrites(t *testing.T) {
 			return obj.Version
 		}
 		v := put(1, record.Record{Held: true, Holder: "a", WriteID: "a.1"}, store.IfAbsent())
-		e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutEpochsIfMatch}})
+		e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutEpochs}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,9 +62,17 @@ type LockOptions struct {
 	// Layout is how the lock is stored. Default LayoutObject.
 	Layout Layout
 
-	// Sweep, with LayoutMarker, deletes a dead holder's marker once it is older than its
-	// TTL and margin by the store's clock, and takes the lock. If two processes sweep at
-	// the same moment, one may delete the other's marker.
+	// NoIfMatch means that the store has no If-Match, or ignores it. LayoutEpochs and
+	// LayoutMarker then do without, as described there, and LayoutObject cannot be used. All
+	// candidates for a lock must agree on it. The records of LayoutEpochs say which way they
+	// are used, and a candidate of the other way fails with ErrForeignObject; those of
+	// LayoutMarker do not. Default: If-Match is used, unless the Proof or the store itself,
+	// if it is a Proof, refuses the layout and proves it without If-Match.
+	NoIfMatch bool
+
+	// Sweep, with LayoutMarker and without If-Match, deletes a dead holder's marker once it
+	// is older than its TTL and margin by the store's clock, and takes the lock. If two
+	// processes sweep at the same moment, one may delete the other's marker.
 	Sweep bool
 
 	// FastStart lets a candidate take over a record that is older than its TTL, margin
@@ -133,34 +142,45 @@ type LockOptions struct {
 // Proof is evidence that a store is safe. Reports of probe.Run implement it.
 type Proof interface {
 	// Proves returns nil if the store with this name is safe for the use, which is the
-	// name of a layout or "fast start". NewLock, NewElection and NewSession call it with
+	// name of a layout, "epochs without If-Match", "marker without If-Match" or
+	// "fast start". NewLock, NewElection and NewSession call it with
 	// the store's name and, if that fails, with the lock's name, because the proof may
 	// cover only a part of the store.
 	Proves(storeName, use string) error
 }
 
-// proven returns why the store must not be used for the key, according to the store or the Proof.
+// proven returns why the store must not be used for the key, according to the store or the Proof. If
+// they refuse the layout, but not without If-Match, it sets NoIfMatch.
 func (o *LockOptions) proven(st store.Store, key string) error {
-	uses := []string{string(o.Layout)}
-	if o.FastStart { // rests on the store's clock, which needs its own proof
-		uses = append(uses, "fast start")
+	err := o.proves(st, key, layout.Way(string(o.Layout), o.NoIfMatch))
+	if err != nil && !o.NoIfMatch && o.Layout != LayoutObject && o.proves(st, key, layout.Way(string(o.Layout), true)) == nil {
+		o.NoIfMatch, err = true, nil
 	}
-	own, _ := st.(Proof)
-	for _, use := range uses {
-		if own != nil {
-			if err := own.Proves(st.String(), use); err != nil {
-				return err
-			}
-		}
-		if o.Proof == nil {
-			continue
-		}
-		if err := o.Proof.Proves(st.String(), use); err != nil && o.Proof.Proves(layout.Object{Store: st, Key: key}.String(), use) != nil {
+	if err == nil && o.FastStart { // rests on the store's clock, which needs its own proof
+		err = o.proves(st, key, "fast start")
+	}
+	return err
+}
+
+// proves returns why the store must not be used in this way, according to the store or the Proof.
+func (o *LockOptions) proves(st store.Store, key, use string) error {
+	if own, ok := st.(Proof); ok {
+		if err := own.Proves(st.String(), use); err != nil {
 			return err
 		}
 	}
-	return nil
+	if o.Proof == nil {
+		return nil
+	}
+	err := o.Proof.Proves(st.String(), use)
+	if err != nil && o.Proof.Proves(layout.Object{Store: st, Key: key}.String(), use) == nil {
+		return nil
+	}
+	return err
 }
+
+// Proven returns why NewLock would refuse the store, and sets NoIfMatch as it would.
+func (internal) Proven(o *LockOptions, st store.Store, key string) error { return o.proven(st, key) }
 
 // withDefaults returns a copy of o, which may be nil, with its defaults, or why an option is invalid.
 func (o *LockOptions) withDefaults() (*LockOptions, error) {
@@ -184,7 +204,14 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 		opts.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	if opts.Layout == "" {
-		opts.Layout = Layout(layout.Default)
+		name, noIfMatch := layout.SplitWay(layout.Default)
+		opts.Layout, opts.NoIfMatch = Layout(name), opts.NoIfMatch || noIfMatch
+	}
+	if !slices.Contains(Layouts, opts.Layout) {
+		return opts, fmt.Errorf("there is no layout %q: use one of %v", opts.Layout, Layouts)
+	}
+	if opts.NoIfMatch && opts.Layout == LayoutObject {
+		return opts, fmt.Errorf("the option NoIfMatch says that the store has no If-Match, which the layout %s needs: use the layout %s", opts.Layout, LayoutEpochs)
 	}
 	if opts.Sweep && opts.Layout != LayoutMarker {
 		return opts, fmt.Errorf("the option Sweep is for the layout %s, and this is %s", LayoutMarker, opts.Layout)
@@ -204,7 +231,16 @@ func (o *LockOptions) config(incarnation string) candidate.Config {
 		Incarnation: incarnation,
 		TTL:         o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta,
 	}
-	o.Layout.configure(&cfg.Register, o.Sweep)
+	// The protocol knows no layouts, only their properties. So a layout with the same properties needs
+	// no rule of its own there.
+	switch o.Layout {
+	case LayoutObject:
+	case LayoutEpochs:
+		cfg.Numbered, cfg.Register.Layout = true, layout.Epochs{IfMatch: !o.NoIfMatch}.Layout()
+	case LayoutMarker:
+		cfg.Tokenless, cfg.Register.Layout = true, record.Layout{Name: record.LayoutMarker}
+		cfg.WriteOnce, cfg.Sweep = o.NoIfMatch, o.Sweep
+	}
 	if w := (candidate.Waiter{Taking: o.taking(), PollInterval: o.PollInterval}); w != (candidate.Waiter{}) {
 		cfg.Role = w // most have no such options, and allocate nothing
 	}
@@ -259,9 +295,11 @@ type Token int64
 type Info struct {
 	Key    string
 	Layout Layout
-	Exists bool // the lock has an object or needs none; if false, the other fields are zero
-	Held   bool // according to the record; the holder may have died
-	Holder string
+	// NoIfMatch is the option with which the lock is used. Markers do not say, so theirs is true.
+	NoIfMatch bool
+	Exists    bool // the lock has an object or needs none; if false, the other fields are zero
+	Held      bool // according to the record; the holder may have died
+	Holder    string
 	// Address, Session and Meta are what the holder wrote.
 	Address string
 	Session string
@@ -299,10 +337,10 @@ type Info struct {
 
 // layoutOf returns a record's layout.
 func layoutOf(r record.Record) Layout {
-	if r.Layout == "" {
+	if r.Layout.Name == "" {
 		return LayoutObject
 	}
-	return Layout(r.Layout)
+	return Layout(r.Layout.Name)
 }
 
 // describe returns a snapshot's record as an Info.
@@ -320,6 +358,7 @@ func describe(key string, s layout.Snapshot) Info {
 	if r.Opaque {
 		i.TTL = 0 // unknown
 	}
+	i.NoIfMatch = !r.Layout.IfMatch && (i.Layout == LayoutEpochs || i.Layout == LayoutMarker)
 	i.Abandoned = s.Abandoned(time.Now()) // under a session: see judged
 	i.Rest = s.Rest(time.Now())
 	return i
@@ -335,74 +374,59 @@ const (
 	// If-Match. Use it unless the store has no If-Match.
 	LayoutObject Layout = "object"
 
-	// LayoutEpochs creates a new object, KEY/0000000042.json, for each acquisition and each
-	// renewal. The highest number counts, and tokens are numbers. It needs If-None-Match and
-	// listings that include the latest writes, but no If-Match. Each write costs an additional
-	// listing, and each poll is a listing too.
-	LayoutEpochs Layout = "epochs"
-
-	// LayoutEpochsIfMatch creates a new object for each acquisition, which renewals overwrite.
-	// It also needs If-Match. Compared with LayoutObject, an acquisition costs an additional
-	// listing, and a renewal costs the same. See admin.History.
-	LayoutEpochsIfMatch Layout = layout.EpochsIfMatchName
+	// LayoutEpochs creates a new object, KEY/0000000042.json, for each acquisition, which renewals
+	// overwrite. The highest number counts, and tokens are numbers. It needs If-None-Match, If-Match
+	// and listings that include the latest writes. Compared with LayoutObject, an acquisition costs
+	// an additional listing, and a renewal costs the same. See admin.History.
+	//
+	// With LockOptions.NoIfMatch, each renewal creates a new object too, and it needs no If-Match.
+	// Each write costs an additional listing, and each poll is a listing too.
+	LayoutEpochs Layout = record.LayoutEpochs
 
 	// LayoutMarker is one object that exists while the lock is held, as in other tools that you
-	// may have to work with. It needs If-None-Match. It is the weakest layout:
+	// may have to work with. It needs If-None-Match and If-Match. It is the weakest layout:
 	//
 	//   - There are no tokens, so a resource cannot reject a former holder.
-	//   - A lease is not renewed and ends with its TTL.
-	//   - A dead holder keeps the lock until its marker is deleted: see LockOptions.Sweep.
 	//   - A release is an unconditional delete. If it arrives very late, it removes the
 	//     next holder's marker. It is not sent if less than a quarter of the TTL is left.
+	//
+	// With LockOptions.NoIfMatch, it needs no If-Match, and is weaker still:
+	//
+	//   - A lease is not renewed and ends with its TTL.
+	//   - A dead holder keeps the lock until its marker is deleted: see LockOptions.Sweep.
 	LayoutMarker Layout = record.LayoutMarker
-
-	// LayoutMarkerIfMatch is LayoutMarker with renewals and with takeovers from dead holders,
-	// by If-Match. It has no tokens either, and its delete is the same.
-	LayoutMarkerIfMatch Layout = "marker+if-match"
 )
 
 // Layouts are all layouts, for iterating over; do not change it.
-var Layouts = []Layout{LayoutObject, LayoutEpochs, LayoutEpochsIfMatch, LayoutMarker, LayoutMarkerIfMatch}
+var Layouts = []Layout{LayoutObject, LayoutEpochs, LayoutMarker}
 
 // Tokens reports whether leases have tokens in this layout. Without tokens, a resource cannot
 // reject a former holder, and the lock cannot be under a [Session].
-func (l Layout) Tokens() bool { return l != LayoutMarker && l != LayoutMarkerIfMatch }
-
-// configure sets the layout's properties for the protocol, which knows no names. So a layout
-// with the same properties needs no rule of its own there.
-func (l Layout) configure(cfg *candidate.Register, sweep bool) {
-	switch l {
-	case LayoutObject:
-	case LayoutEpochs, LayoutEpochsIfMatch:
-		cfg.Numbered, cfg.Layout = true, string(l)
-	case LayoutMarker, LayoutMarkerIfMatch:
-		cfg.Layout = record.LayoutMarker
-		cfg.Tokenless, cfg.WriteOnce, cfg.Sweep = true, l == LayoutMarker, sweep
-	}
-}
+func (l Layout) Tokens() bool { return l != LayoutMarker }
 
 // at returns the layout of the lock under key.
 func (o *LockOptions) at(st store.Store, key string) (layout.Layout, error) {
 	switch o.Layout {
-	case LayoutObject:
-		return layout.Object{Store: st, Key: key}, nil
-	case LayoutEpochs, LayoutEpochsIfMatch:
-		e := layout.Epochs{Store: st, Key: key, IfMatch: o.Layout == LayoutEpochsIfMatch}
+	case LayoutEpochs:
+		e := layout.Epochs{Store: st, Key: key, IfMatch: !o.NoIfMatch}
 		return e, e.Check()
-	case LayoutMarker, LayoutMarkerIfMatch:
-		if o.Existing {
+	case LayoutMarker:
+		switch {
+		case o.Existing:
 			return nil, errors.New("a marker cannot exist already: one that exists is held")
+		case o.Sweep && !o.NoIfMatch:
+			return nil, errors.New("the option Sweep is for markers without If-Match: with it, a lock is taken over from a dead holder without Sweep")
 		}
-		m := layout.Marker{Store: st, Key: key, TTL: o.TTL, IfMatch: o.Layout == LayoutMarkerIfMatch}
-		o.Logger.Warn("the layout marker has no tokens, so nothing can refuse what a former holder still sends; and a delete that comes late can free another's lock",
-			"lock", m.String())
+		m := layout.Marker{Store: st, Key: key, TTL: o.TTL, IfMatch: !o.NoIfMatch}
+		warning := "the layout marker has no tokens, so nothing can refuse what a former holder still sends; and a delete that comes late can free another's lock"
+		if o.NoIfMatch {
+			warning += "; and without If-Match, a lease is not renewed"
+		}
+		o.Logger.Warn(warning, "lock", m.String())
 		return m, nil
+	default:
+		return layout.Object{Store: st, Key: key}, nil
 	}
-	var names []string
-	for _, l := range Layouts {
-		names = append(names, string(l))
-	}
-	return nil, fmt.Errorf("there is no layout %q: use one of %s", o.Layout, strings.Join(names, ", "))
 }
 
 // NoToken is the token of leases in layouts without tokens.

@@ -46,7 +46,7 @@ func TestWhatIsAcceptedFitsTheRecord(t *testing.T) {
 				return err != nil
 			})
 			st := newStore()
-			if here() == leasehold.LayoutObject { // the longest token of all
+			if here() == leasetest.Object { // the longest token of all
 				plant(t, st, "jobs/backup", tokenRecord(here(), int64(record.LastToken)-1, "free"))
 			}
 			lock := newLock(t, st, opts(text))
@@ -63,7 +63,7 @@ func TestWhatIsAcceptedFitsTheRecord(t *testing.T) {
 // TestWhatIsAcceptedHasAHistory: there is room for the leases of others, whatever they call themselves,
 // in the longest record that is accepted.
 func TestWhatIsAcceptedHasAHistory(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "the same in every layout")
+	needs(t, here() == leasetest.Object, "the same in every layout")
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		for n := range 20 {
@@ -154,7 +154,7 @@ func TestDefaults(t *testing.T) {
 // TestSessionOptions: a session is what its options say, in whatever layout locks are by default, and
 // nothing is sent for one that cannot be.
 func TestSessionOptions(t *testing.T) {
-	defer setHere(leasehold.LayoutEpochs)()
+	defer setHere(leasetest.EpochsNoIfMatch)()
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		var log leasetest.Log
@@ -188,7 +188,7 @@ func TestSessionOptions(t *testing.T) {
 
 		st = newStore()
 		for says, opts := range map[string]leasehold.SessionOptions{
-			"nobody has shown": {Proof: &asks{no: "object"}},
+			"nobody has shown": {Proof: &asks{no: []string{"object"}}},
 			"UTF-8":            {Holder: "a\xff"},
 			"session":          {Prefix: "a//b"},
 			"TTL":              {TTL: time.Millisecond},
@@ -254,7 +254,7 @@ func TestFinal(t *testing.T) {
 
 // TestEveryLayout runs over the other layouts what the rest of this package runs over
 // one. See layout.Default for how to run all of it over another.
-func TestEveryLayout(t *testing.T) { leasetest.EveryLayout(t, essential) }
+func TestEveryLayout(t *testing.T) { leasetest.EveryWay(t, essential) }
 
 // essential are the tests that a break of some layout would show in.
 var essential = []func(*testing.T){
@@ -274,11 +274,11 @@ var essential = []func(*testing.T){
 }
 
 // renews reports whether leases are renewed.
-func renews() bool { return here() != leasehold.LayoutMarker }
+func renews() bool { return here().Renews() }
 
 // The reasons for which a test makes no sense over a layout.
 const (
-	withoutRenewals  = "the layout marker does not renew leases, so none lasts"
+	withoutRenewals  = "the layout marker without If-Match does not renew leases, so none lasts"
 	withoutSuccessor = "a marker that is released is gone, and can name no successor"
 	withoutSessions  = "a marker has no record that can name a session"
 	withoutProof     = "a marker has no token to prove a lease by"
@@ -323,7 +323,7 @@ func follows(t *testing.T, before, after leasehold.Token) {
 		if before != leasehold.NoToken || after != leasehold.NoToken || after.String() != "none" {
 			t.Errorf("tokens %v and %v where there are none", before, after)
 		}
-	case here() == leasehold.LayoutEpochs: // renewals and releases have numbers too
+	case here() == leasetest.EpochsNoIfMatch: // renewals and releases have numbers too
 		if after <= before {
 			t.Errorf("token %v after %v", after, before)
 		}
@@ -402,15 +402,15 @@ type budget struct {
 	far      requests // what a candidate that knows nothing pays more where there have been very many epochs
 }
 
-var budgets = map[leasehold.Layout]budget{
-	leasehold.LayoutObject: {
+var budgets = map[leasetest.Way]budget{
+	leasetest.Object: {
 		make: requests{get: 1, put: 1}, acquire: requests{put: 1}, unknown: requests{get: 1, put: 1},
 		renew: requests{put: 1}, release: requests{put: 1},
 		look: requests{get: 1}, news: requests{get: 1}, freed: requests{get: 1}, jump: requests{get: 1}, pass: requests{put: 1},
 		inspect: requests{get: 1}, refused: requests{get: 1, put: 1},
 		takeover: requests{get: 1, put: 1},
 	},
-	leasehold.LayoutEpochs: {
+	leasetest.EpochsNoIfMatch: {
 		make: requests{put: 1, list: 2}, acquire: requests{put: 1, list: 1}, unknown: requests{get: 1, put: 1, list: 2},
 		renew: requests{put: 1, list: 1}, release: requests{put: 1, list: 1},
 		look: requests{get: 1}, news: requests{get: 1, list: 1}, freed: requests{get: 1, list: 1}, jump: requests{get: 2, list: 1}, pass: requests{put: 1, list: 1},
@@ -418,21 +418,21 @@ var budgets = map[leasehold.Layout]budget{
 		takeover: requests{get: 1, put: 1, list: 1},
 		hour:     requests{get: 7, put: 1, list: 23}, far: requests{list: 1},
 	},
-	leasehold.LayoutEpochsIfMatch: {
+	leasetest.Epochs: {
 		make: requests{put: 1, list: 2}, acquire: requests{put: 1, list: 1}, unknown: requests{get: 1, put: 1, list: 2},
 		renew: requests{put: 1}, release: requests{put: 1},
 		look: requests{get: 1}, news: requests{get: 1}, freed: requests{get: 1, list: 1}, jump: requests{get: 2, list: 1}, pass: requests{put: 2, list: 1},
 		inspect: requests{get: 1, list: 1}, refused: requests{get: 1, put: 1, list: 1},
 		takeover: requests{get: 1, put: 2, list: 1},
 	},
-	leasehold.LayoutMarker: {
+	leasetest.MarkerNoIfMatch: {
 		make: requests{get: 1, put: 1}, acquire: requests{put: 1}, unknown: requests{get: 1, put: 1},
 		release: requests{del: 1},
 		look:    requests{get: 1}, news: requests{get: 1}, freed: requests{get: 1}, jump: requests{get: 1}, pass: requests{put: 1, del: 1},
 		inspect: requests{get: 1}, refused: requests{get: 1, put: 1},
 		takeover: requests{get: 2, put: 1, del: 1},
 	},
-	leasehold.LayoutMarkerIfMatch: {
+	leasetest.Marker: {
 		make: requests{get: 1, put: 1}, acquire: requests{put: 1}, unknown: requests{get: 1, put: 1},
 		renew: requests{put: 1}, release: requests{del: 1},
 		look: requests{get: 1}, news: requests{get: 1}, freed: requests{get: 1}, jump: requests{get: 1}, pass: requests{put: 1},
@@ -442,8 +442,8 @@ var budgets = map[leasehold.Layout]budget{
 }
 
 func init() {
-	if !slices.Contains(leasehold.Layouts, here()) {
-		panic(fmt.Sprintf("there is no layout %q", here()))
+	if !slices.Contains(leasetest.Ways, here()) {
+		panic(fmt.Sprintf("there is no way %q", here()))
 	}
 }
 

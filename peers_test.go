@@ -124,7 +124,7 @@ func TestPeersBudget(t *testing.T) {
 		synctest.Wait()
 		w.asked.Store(0)
 		look := budgets[here()].news
-		if here() == leasehold.LayoutEpochs {
+		if here() == leasetest.EpochsNoIfMatch {
 			look = budgets[here()].jump // over the renewals that nobody looked at
 		}
 		time.Sleep(time.Hour)
@@ -154,7 +154,7 @@ func TestPeersHandOver(t *testing.T) {
 	needsSuccessors(t)
 	b := budgets[here()]
 	freed := b.freed
-	if here() == leasehold.LayoutEpochs {
+	if here() == leasetest.EpochsNoIfMatch {
 		freed = b.jump // over the renewals that nobody looked at, if there were any
 	}
 	for _, named := range []bool{false, true} {
@@ -325,7 +325,7 @@ func TestPeersFallBack(t *testing.T) {
 		all[1].net.Reset()
 		time.Sleep(time.Hour)
 		look := budgets[here()].news
-		if here() == leasehold.LayoutEpochs {
+		if here() == leasetest.EpochsNoIfMatch {
 			look = budgets[here()].jump
 		}
 		if got := since(all[1].net, faultstore.Counts{}); !got.within(look.times(119), look.times(121)) {
@@ -674,7 +674,7 @@ func TestSuccessorThatDoesNotFit(t *testing.T) {
 // TestPeersForgeAProof: a release that is only said, of the version that the store has,
 // is not believed.
 func TestPeersForgeAProof(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "the same in every layout that has proofs, which need one object")
+	needs(t, here() == leasetest.Object, "the same in every layout that has proofs, which need one object")
 	bubble(t, func(t *testing.T) {
 		w := newTown()
 		st, err := filestore.New(t.TempDir(), nil)
@@ -880,7 +880,7 @@ func TestWordOfALeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for l, st := range map[leasehold.Layout]store.Store{leasehold.LayoutObject: files, leasehold.LayoutMarkerIfMatch: memstore.New()} {
+	for l, st := range map[leasehold.Layout]store.Store{leasehold.LayoutObject: files, leasehold.LayoutMarker: memstore.New()} {
 		e := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: l}})
 		if _, err := e.Campaign(t.Context()); err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ var stored = func() map[string]string {
 	const lock = all + "token successor moved_to ended rest term term_token history "
 	return map[string]string{
 		"":                   lock + "moves_from",
-		"epochs":             lock + "layout previous",
+		"epochs":             lock + "layout if_match previous",
 		record.LayoutMarker:  all + "layout",
 		record.LayoutSession: all + "layout token ended freed",
 	}

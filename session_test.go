@@ -156,7 +156,7 @@ func TestSessionCost(t *testing.T) {
 			t.Errorf("%d leases are held, want %d", len(held), len(leases))
 		}
 		got = cost(p.st, func() { release(t, leases[0]) })
-		if here() == leasehold.LayoutObject && got != (requests{put: 1}) {
+		if here() == leasetest.Object && got != (requests{put: 1}) {
 			t.Errorf("a release: %v, want one write", got)
 		}
 		p.end()
@@ -450,7 +450,7 @@ func TestCrashOfAHolder(t *testing.T) {
 		t.Logf("first after %v, all %v later, %v", first.Sub(crashed), last.Sub(first), spent)
 		// Where two processes come to one part of the locks at a time, some claims are refused: a few percent, and a
 		// third at worst in a hundred runs.
-		if here() == leasehold.LayoutObject && (spent.put > 2*n || spent.get > 3*n*5/4) {
+		if here() == leasetest.Object && (spent.put > 2*n || spent.get > 3*n*5/4) {
 			t.Errorf("%v for %d locks", spent, n)
 		}
 		gone.st.Partition(false)
@@ -533,7 +533,7 @@ func TestTryUnderSessions(t *testing.T) {
 func TestSessionsThatDoNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := startProcess(t, memstore.New(), "a")
-		_, err := leasehold.NewLock(a.st, "m", &leasehold.LockOptions{Layout: leasehold.LayoutMarkerIfMatch, Session: a.session})
+		_, err := leasehold.NewLock(a.st, "m", &leasehold.LockOptions{Layout: leasehold.LayoutMarker, Session: a.session})
 		if err == nil || !strings.Contains(err.Error(), "marker") {
 			t.Errorf("a marker under a session: %v", err)
 		}
@@ -1011,7 +1011,7 @@ func TestCollectedWhileUnderASession(t *testing.T) {
 		st := memstore.New()
 		a, b := startPatient(t, st, "a", 10*time.Minute), startPatient(t, st, "b", 10*time.Minute)
 		lock := func(p *process) *leasehold.Lock {
-			l, err := leasehold.NewLock(p.st, "shards/1", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, Session: p.session})
+			l, err := leasehold.NewLock(p.st, "shards/1", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, NoIfMatch: true, Session: p.session})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1089,7 +1089,7 @@ func TestWatchedAfterASession(t *testing.T) {
 
 // TestForeignInPlaceOfARelease: a release meets what is no record, and what was there comes back.
 func TestForeignInPlaceOfARelease(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it plants one object: the same in every layout")
+	needs(t, here() == leasetest.Object, "it plants one object: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
@@ -1530,7 +1530,7 @@ func TestWaiterComesWhenTheSessionIsOver(t *testing.T) {
 				looks++
 			}
 		}
-		if here() == leasehold.LayoutObject && (looks < 34 || looks > 68) {
+		if here() == leasetest.Object && (looks < 34 || looks > 68) {
 			t.Errorf("%d looks: the first part of three needs none, and the others come late", looks)
 		}
 		if lease := <-late; lease == nil || time.Since(began) > time.Minute {
@@ -1547,7 +1547,7 @@ func TestWaiterComesWhenTheSessionIsOver(t *testing.T) {
 // it takes seconds, and where both begin at about the same time each gets its share; they claim little in vain, and
 // look twice at no lock.
 func TestTakeoverIsShared(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "how many are taken over at a time: the same in every layout")
+	needs(t, here() == leasetest.Object, "how many are taken over at a time: the same in every layout")
 	// Which of the two learns first that the session is over is a matter of when each looked at its heartbeat: by a second,
 	// and then most is taken when the other one begins. So it is done again until they have begun at one time. Even then,
 	// in about one round of two hundred, one of them gets less than a tenth by chance. Three such rounds are a fault.
@@ -1645,7 +1645,7 @@ func takeOverTogether(t *testing.T) (together bool, least int) {
 // TestTakeoverHeedsTheStore: where the store serves 500 writes a second, and asks for fewer when there are
 // more, those who take locks over send about as many, and not as many as they may.
 func TestTakeoverHeedsTheStore(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "how many are taken over at a time: the same in every layout")
+	needs(t, here() == leasetest.Object, "how many are taken over at a time: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		const locks, rate = 2000, 500
 		inner := memstore.New()
@@ -1685,7 +1685,7 @@ func TestTakeoverHeedsTheStore(t *testing.T) {
 		}
 		took := time.Since(began)
 		t.Log(took, refused)
-		if here() == leasehold.LayoutObject && (took > 10*time.Second || refused > locks*13/20) {
+		if here() == leasetest.Object && (took > 10*time.Second || refused > locks*13/20) {
 			t.Errorf("%d locks were taken over in %v, and %d writes were too many", locks, took, refused)
 		}
 		cancel()
@@ -1953,7 +1953,7 @@ func (s *losing) Put(ctx context.Context, key string, body []byte, only store.Co
 // one; the caller gives up, and the slow one lands. It was forgotten, Settle said that nothing was
 // under way, and the lock was held for as long as the session lived.
 func TestManyLostClaimsUnderASession(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "it loses writes of one object: the same in every layout")
+	needs(t, here() == leasetest.Object, "it loses writes of one object: the same in every layout")
 	for _, most := range []int64{9, 20, 1000} {
 		bubble(t, func(t *testing.T) {
 			inner := memstore.New()

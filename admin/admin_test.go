@@ -31,7 +31,7 @@ var (
 
 // TestEveryLayout runs over the other layouts what depends on them.
 func TestEveryLayout(t *testing.T) {
-	leasetest.EveryLayout(t, []func(*testing.T){
+	leasetest.EveryWay(t, []func(*testing.T){
 		TestInitWhoseAnswerIsLost, TestBreak, TestBreakOfAnother, TestBreakIsOvertaken, TestBreakLooksAtTheToken, TestBreakUnderASession,
 		TestInspect, TestInspectUnderASession, TestHistoryIsDocumented, TestWatchIsDocumented, TestList, TestListUnderSessions, TestHistory, TestLongHistory, TestHistoryOfOneProcess, TestHistoryUnderASession, TestCollect, TestCollectSessions,
 		TestMove, TestMoveInterrupted, TestMoveContended,

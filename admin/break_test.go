@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
@@ -148,13 +149,13 @@ func TestBreakIsOvertaken(t *testing.T) {
 
 // TestBreakCosts: one read and one write, over what is there, and no write if it is free already.
 func TestBreakCosts(t *testing.T) {
-	for l, want := range map[leasehold.Layout]requests{
-		leasehold.LayoutObject:        {get: 1, put: 1},
-		leasehold.LayoutEpochsIfMatch: {get: 1, put: 1, list: 1},
+	for l, want := range map[leasetest.Way]requests{
+		leasetest.Object: {get: 1, put: 1},
+		leasetest.Epochs: {get: 1, put: 1, list: 1},
 	} {
 		bubble(t, func(t *testing.T) {
 			st := newStore()
-			lock := newLock(t, st, &leasehold.LockOptions{Layout: l})
+			lock := newLock(t, st, l.Options())
 			lease := acquire(t, lock)
 			before := objects(t, st)
 			do := func() {
@@ -239,9 +240,9 @@ func TestBreakOfARest(t *testing.T) {
 // TestBreakWithoutToken: there is none to break a marker by, nor a lock that is named without one.
 func TestBreakWithoutToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		for _, l := range leasehold.Layouts {
+		for _, l := range leasetest.Ways {
 			st := newStore()
-			lock := newLock(t, st, &leasehold.LockOptions{Layout: l})
+			lock := newLock(t, st, l.Options())
 			lease := acquire(t, lock)
 			for _, token := range []leasehold.Token{leasehold.NoToken, 7} {
 				want := admin.ErrNoTokens

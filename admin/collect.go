@@ -61,7 +61,7 @@ func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOp
 			case err != nil:
 				yield(Collected{}, err)
 				return
-			case info.Layout == leasehold.LayoutEpochs, info.Layout == leasehold.LayoutEpochsIfMatch:
+			case info.Layout == leasehold.LayoutEpochs:
 				more = collectEpochs(ctx, st, info, past, yield)
 			case info.Layout == leasehold.LayoutMarker:
 				more = sweepMarker(ctx, st, info, o.DryRun, yield)
@@ -111,7 +111,7 @@ func deleteSession(ctx context.Context, st store.Store, info leasehold.Info, dry
 }
 
 func collectEpochs(ctx context.Context, st store.Store, info leasehold.Info, past layout.Collection, yield func(Collected, error) bool) (more bool) {
-	epochs := layout.Epochs{Store: st, Key: info.Key, IfMatch: info.Layout == leasehold.LayoutEpochsIfMatch}
+	epochs := layout.Epochs{Store: st, Key: info.Key, IfMatch: !info.NoIfMatch}
 	for c, err := range epochs.Collect(ctx, past) {
 		if !yield(Collected{c.Key, c.Age, "past epoch"}, err) {
 			return false

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -67,7 +68,7 @@ func TestCollect(t *testing.T) {
 		switch {
 		case hasEpochs() && len(keys) == 0:
 			t.Errorf("nothing was collected of %q", before)
-		case here().Tokens() == slices.Contains(keys, "jobs/idle"), here() == leasehold.LayoutObject && len(keys) > 0:
+		case here().Tokens() == slices.Contains(keys, "jobs/idle"), here() == leasetest.Object && len(keys) > 0:
 			t.Errorf("collected %q", keys)
 		}
 		time.Sleep(6 * time.Second)
@@ -297,7 +298,7 @@ func collected(t *testing.T, st store.Store, o *admin.CollectOptions) (keys, err
 // terms makes a lock with epochs that has been held so many times.
 func terms(t *testing.T, st store.Store, key string, n int) {
 	t.Helper()
-	lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutEpochsIfMatch})
+	lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +345,7 @@ func TestCollectEndsEarly(t *testing.T) {
 		},
 		"expired markers": func(t *testing.T, st *faultstore.Store) {
 			for _, key := range []string{"a", "b"} {
-				lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutMarker})
+				lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutMarker, NoIfMatch: true})
 				if err != nil {
 					t.Fatal(err)
 				}

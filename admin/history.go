@@ -15,8 +15,8 @@ import (
 // last.
 type Term struct {
 	// Info is the last record. For a lease known only from the history, these are set: Key,
-	// Layout, Holder (cut after about 90 bytes), Token, Term, and AcquiredAt of the first lease
-	// in the row.
+	// Layout, NoIfMatch, Holder (cut after about 90 bytes), Token, Term, and AcquiredAt of the
+	// first lease in the row.
 	leasehold.Info
 
 	// Ended is the time at which the lease was released or the next one began, by the wall

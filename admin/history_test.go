@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -98,8 +99,8 @@ func near(a, b time.Time) bool { return a.Sub(b).Abs() < time.Millisecond }
 func TestHistoryEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		all := func(l leasehold.Layout) (terms int, errs []error) {
-			for _, err := range admin.History(t.Context(), newLock(t, st, &leasehold.LockOptions{Layout: l})) {
+		all := func(l leasetest.Way) (terms int, errs []error) {
+			for _, err := range admin.History(t.Context(), newLock(t, st, l.Options())) {
 				if err != nil {
 					errs = append(errs, err)
 				} else {
@@ -108,11 +109,11 @@ func TestHistoryEnds(t *testing.T) {
 			}
 			return terms, errs
 		}
-		epochs := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs})
+		epochs := newLock(t, st, leasetest.EpochsNoIfMatch.Options())
 		for range 3 {
 			release(t, acquire(t, epochs))
 		}
-		if terms, errs := all(leasehold.LayoutEpochs); terms != 3 || errs != nil {
+		if terms, errs := all(leasetest.EpochsNoIfMatch); terms != 3 || errs != nil {
 			t.Errorf("%d terms, %v", terms, errs)
 		}
 		for term, err := range admin.History(t.Context(), epochs) {
@@ -121,7 +122,7 @@ func TestHistoryEnds(t *testing.T) {
 			}
 			break
 		}
-		if terms, errs := all(leasehold.LayoutMarker); terms != 0 || len(errs) != 1 || !errors.Is(errs[0], admin.ErrNoHistory) || !strings.Contains(errs[0].Error(), "jobs/backup") {
+		if terms, errs := all(leasetest.MarkerNoIfMatch); terms != 0 || len(errs) != 1 || !errors.Is(errs[0], admin.ErrNoHistory) || !strings.Contains(errs[0].Error(), "jobs/backup") {
 			t.Errorf("of a marker: %d terms, %v", terms, errs)
 		}
 		in := leasehold.LockOptions{Layout: leasehold.LayoutObject}
@@ -134,11 +135,11 @@ func TestHistoryEnds(t *testing.T) {
 			break
 		}
 		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Nth: 1})
-		if terms, errs := all(leasehold.LayoutObject); terms != 0 || len(errs) != 1 || !errors.Is(errs[0], store.ErrDenied) || !strings.HasPrefix(errs[0].Error(), "the lock ") {
+		if terms, errs := all(leasetest.Object); terms != 0 || len(errs) != 1 || !errors.Is(errs[0], store.ErrDenied) || !strings.HasPrefix(errs[0].Error(), "the lock ") {
 			t.Errorf("denied in one object: %d terms, %v", terms, errs)
 		}
 		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Nth: 2})
-		if terms, errs := all(leasehold.LayoutEpochs); terms != 1 || len(errs) != 1 || !errors.Is(errs[0], store.ErrDenied) || !strings.HasPrefix(errs[0].Error(), "the lock ") {
+		if terms, errs := all(leasetest.EpochsNoIfMatch); terms != 1 || len(errs) != 1 || !errors.Is(errs[0], store.ErrDenied) || !strings.HasPrefix(errs[0].Error(), "the lock ") {
 			t.Errorf("denied: %d terms, %v", terms, errs)
 		}
 	})
@@ -182,7 +183,7 @@ func TestLongHistory(t *testing.T) {
 			for i, term := range all {
 				n := newest - int64(i)
 				if term.Term != n || term.Token != tokens[n] || term.First != tokens[n] || term.Holder != string("ab"[n%2]) || term.Leases != 1 ||
-					term.Why != "released" || term.Ended.Sub(term.AcquiredAt).Round(time.Second) != time.Second || term.Key != "jobs/backup" || term.Layout != here() {
+					term.Why != "released" || term.Ended.Sub(term.AcquiredAt).Round(time.Second) != time.Second || term.Key != "jobs/backup" || (leasetest.Way{Layout: term.Layout, NoIfMatch: term.NoIfMatch}) != here() {
 					t.Errorf("the lease %d is told as %+v", n, term)
 				}
 			}

@@ -13,8 +13,8 @@ import (
 var ErrAmbiguous = layout.ErrAmbiguous
 
 // Inspect reads a lock or semaphore without taking it, and detects its layout:
-// [leasehold.Info.Layout] is epochs, epochs+if-match, object or marker. The two kinds of
-// markers have the same records, so both are reported as marker.
+// [leasehold.Info.Layout] is epochs, object or marker. To open the lock, also use its
+// [leasehold.Info.NoIfMatch].
 //
 // If the lock does not exist, Inspect returns an Info that says so, not an error. It may still
 // be a marker, which exists only while the lock is held. Inspect returns an error that matches
@@ -31,8 +31,12 @@ var ErrAmbiguous = layout.ErrAmbiguous
 // lock, Inspect returns that lock together with the error, because it may have missed a lock
 // with epochs under the same name.
 func Inspect(ctx context.Context, st store.Store, key string) (Entry, error) {
+	unproven := st
+	if st != nil {
+		unproven = struct{ store.Store }{st} // it need not prove anything, because nothing is written
+	}
 	// NewLock checks the key. The layout does not matter here.
-	lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+	lock, err := leasehold.NewLock(unproven, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 	if err != nil {
 		return Entry{}, err
 	}

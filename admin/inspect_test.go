@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -47,13 +48,20 @@ func TestInspect(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !here().Tokens() {
-				own.Layout = leasehold.LayoutMarker // its records do not say which of the two
-				if !own.Held {                      // it is no object
+				own.NoIfMatch = true // its records do not say
+				if !own.Held {       // it is no object
 					own = leasehold.Info{Key: lock.Key(), Age: -1}
 				}
 			}
 			if !same(got, own) || spent != want {
 				t.Errorf("%s: it is said\n%+v for %v, want\n%+v for %v", state, got, spent, own, want)
+			}
+			if !got.Exists {
+				return
+			}
+			found := newLock(t, st, &leasehold.LockOptions{Layout: got.Layout, NoIfMatch: got.NoIfMatch})
+			if again, err := found.Inspect(t.Context()); err != nil || !same(again, got) {
+				t.Errorf("%s: opened as what was found it is\n%+v, %v, not\n%+v", state, again, err, got)
 			}
 		}
 		there, absent := documented(t, "detect the layout"), documented(t, "detect that no lock exists")
@@ -87,11 +95,11 @@ func cellsOf(t *testing.T, page, what string) (cells []string) {
 // documented is what docs/requests.md says that something costs in the layout of this test.
 func documented(t *testing.T, what string) (r requests) {
 	t.Helper()
-	cells := cellsOf(t, "requests.md", what) // in the order of Layouts, as TestBudgetsAreDocumented checks of the first table
-	if len(cells) != len(leasehold.Layouts) {
+	cells := cellsOf(t, "requests.md", what) // in the order of Ways, as TestBudgetsAreDocumented checks of the first table
+	if len(cells) != len(leasetest.Ways) {
 		t.Fatalf("docs/requests.md says %q of the layouts for %s", cells, what)
 	}
-	for _, request := range strings.Fields(cells[slices.Index(leasehold.Layouts, here())]) {
+	for _, request := range strings.Fields(cells[slices.Index(leasetest.Ways, here())]) {
 		n := 1
 		if digits := request[:len(request)-1]; digits != "" {
 			var err error
@@ -117,7 +125,7 @@ func same(a, b leasehold.Info) bool {
 		return false
 	}
 	a.Meta, b.Meta = nil, nil
-	return a.Key == b.Key && a.Layout == b.Layout && a.Exists == b.Exists && a.Held == b.Held && a.Holder == b.Holder &&
+	return a.Key == b.Key && a.Layout == b.Layout && a.NoIfMatch == b.NoIfMatch && a.Exists == b.Exists && a.Held == b.Held && a.Holder == b.Holder &&
 		a.Address == b.Address && a.Session == b.Session && a.Token == b.Token && a.TTL == b.TTL && a.AcquiredAt.Equal(b.AcquiredAt) &&
 		a.RenewedAt.Equal(b.RenewedAt) && a.ExpiresAt.Equal(b.ExpiresAt) && a.Age == b.Age && a.Abandoned == b.Abandoned && a.Version == b.Version
 }
@@ -234,12 +242,34 @@ func TestInspectManySeats(t *testing.T) {
 	})
 }
 
+// createOnly is a store that proves nothing that needs If-Match.
+type createOnly struct{ store.Store }
+
+func (createOnly) Proves(_, use string) error {
+	if strings.HasSuffix(use, " without If-Match") {
+		return nil
+	}
+	return store.ErrRefused
+}
+
+// TestInspectNeedsNoProof: a lock is found in a store that cannot carry the layout object.
+func TestInspectNeedsNoProof(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := createOnly{memstore.New()}
+		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs}))
+		if e, err := admin.Inspect(t.Context(), st, "jobs/backup"); err != nil || !e.Held || e.Layout != leasehold.LayoutEpochs || !e.NoIfMatch {
+			t.Errorf("%+v, %v", e, err)
+		}
+		release(t, lease)
+	})
+}
+
 // TestInspectRefuses: nothing is guessed, and each error is one that a program can ask for.
 func TestInspectRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		for _, l := range []leasehold.Layout{leasehold.LayoutObject, leasehold.LayoutEpochs} {
-			release(t, acquire(t, lockOf(t, st, "both", &leasehold.LockOptions{Layout: l})))
+		for _, l := range []leasetest.Way{leasetest.Object, leasetest.EpochsNoIfMatch} {
+			release(t, acquire(t, lockOf(t, st, "both", l.Options())))
 		}
 		plant(t, st, "garbage", "pid 7")
 		for _, tt := range []struct {
@@ -268,7 +298,7 @@ func TestInspectWithoutAListing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStoreOver(memstore.New())
 		release(t, acquire(t, lockOf(t, st, "o", &leasehold.LockOptions{Layout: leasehold.LayoutObject, Holder: "me"})))
-		release(t, acquire(t, lockOf(t, st, "e", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs})))
+		release(t, acquire(t, lockOf(t, st, "e", leasetest.EpochsNoIfMatch.Options())))
 		plant(t, st, "garbage", "pid 7")
 		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "list"})
 		if info, err := admin.Inspect(t.Context(), st, "o"); !errors.Is(err, store.ErrDenied) || info.Holder != "me" || info.Layout != leasehold.LayoutObject || !info.Exists {

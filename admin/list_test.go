@@ -148,7 +148,7 @@ func manyLocks(t *testing.T, st store.Store, n int) (keys []string) {
 // Locks are read many at a time, in order: 56 of them, 50 ms away, used to take 2.85 s, a
 // read after the other.
 func TestListReadsAbreast(t *testing.T) {
-	if here() != leasehold.LayoutObject {
+	if here() != leasetest.Object {
 		t.Skip("the same in every layout")
 	}
 	bubble(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestListReadsAbreast(t *testing.T) {
 // When the iteration ends early, nothing is under way any more, and nothing more is sent:
 // where the caller has seen enough, where a lock cannot be read, and where ctx ends.
 func TestListEndsEarly(t *testing.T) {
-	if here() != leasehold.LayoutObject {
+	if here() != leasetest.Object {
 		t.Skip("the same in every layout")
 	}
 	for _, why := range []string{"enough", "panic", "cancelled"} {

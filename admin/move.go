@@ -140,7 +140,7 @@ func newMover(from, to *leasehold.Lock, opts *MoveOptions) (*mover, error) {
 		return nil, fmt.Errorf("the lock %s: %w to go on with: stop all that use it, and use the new name", m.old.name, ErrNoTokens)
 	case m.new.cfg.Tokenless || m.new.cfg.Numbered:
 		return nil, fmt.Errorf("the lock %s cannot be moved to a lock in the layout %s, whose tokens cannot go on from those that were given out: use the layout %s there",
-			m.old.name, m.new.cfg.Layout, leasehold.LayoutObject)
+			m.old.name, m.new.cfg.Layout.Name, leasehold.LayoutObject)
 	}
 	if opts != nil && opts.Acquire != nil {
 		m.acquire = opts.Acquire

@@ -151,10 +151,10 @@ func TestMove(t *testing.T) {
 
 // TestMoveCosts is what docs/requests-commands.md says.
 func TestMoveCosts(t *testing.T) {
-	for l, lists := range map[leasehold.Layout]int{leasehold.LayoutObject: 0, leasehold.LayoutEpochs: 5, leasehold.LayoutEpochsIfMatch: 4} {
+	for l, lists := range map[leasetest.Way]int{leasetest.Object: 0, leasetest.EpochsNoIfMatch: 5, leasetest.Epochs: 4} {
 		bubble(t, func(t *testing.T) {
 			w := waysTo(memstore.New(), memstore.New(), 1)
-			from := func() *leasehold.Lock { return lockOf(t, w.old, "jobs/a", &leasehold.LockOptions{Layout: l}) }
+			from := func() *leasehold.Lock { return lockOf(t, w.old, "jobs/a", l.Options()) }
 			release(t, acquire(t, from()))
 			w.old.Reset()
 			if _, err := admin.Move(t.Context(), from(), w.to(t), nil); err != nil {
@@ -174,7 +174,7 @@ func TestMoveCosts(t *testing.T) {
 func TestMoveRefuses(t *testing.T) {
 	needs(t, here().Tokens(), "a marker has no token to go on with")
 	bubble(t, func(t *testing.T) {
-		needs(t, here() == leasehold.LayoutObject, "what is refused is the same in every layout")
+		needs(t, here() == leasetest.Object, "what is refused is the same in every layout")
 		lock := func(st store.Store, key string, layout leasehold.Layout) *leasehold.Lock {
 			return lockOf(t, st, key, &leasehold.LockOptions{Layout: layout})
 		}
@@ -194,15 +194,15 @@ func TestMoveRefuses(t *testing.T) {
 			kind     error
 			says     string
 		}{
-			"nothing":             {lock(st, "none", leasehold.LayoutObject), lock(st, "x", leasehold.LayoutObject), store.ErrNotExist, "no lock to move at mem:///none"},
-			"over a lock":         {lock(st, "a", leasehold.LayoutObject), lock(st, "c", leasehold.LayoutObject), admin.ErrOccupied, "a lock at mem:///c already"},
-			"elsewhere":           {lock(st, "b", leasehold.LayoutObject), lock(st, "x", leasehold.LayoutObject), admin.ErrMovedElsewhere, "from mem:///b to mem:///moved, and not to mem:///x"},
-			"to where one was":    {lock(st, "a", leasehold.LayoutObject), lock(st, "b", leasehold.LayoutObject), admin.ErrOccupied, "a lock was at mem:///b, and has moved to mem:///moved"},
-			"to itself":           {lock(st, "a", leasehold.LayoutObject), lock(st, "a", leasehold.LayoutObject), nil, "cannot be moved to where it is"},
-			"a marker":            {lock(st, "a", leasehold.LayoutMarker), lock(st, "x", leasehold.LayoutObject), admin.ErrNoTokens, "stop all that use it"},
-			"to a marker":         {lock(st, "a", leasehold.LayoutObject), lock(st, "x", leasehold.LayoutMarker), nil, "cannot be moved to a lock in the layout marker"},
-			"to epochs":           {lock(st, "a", leasehold.LayoutObject), lock(st, "x", leasehold.LayoutEpochs), nil, "cannot be moved to a lock in the layout epochs,"},
-			"to epochs, If-Match": {lock(st, "a", leasehold.LayoutObject), lock(st, "x", leasehold.LayoutEpochsIfMatch), nil, "use the layout object there"},
+			"nothing":                {lock(st, "none", leasehold.LayoutObject), lock(st, "x", leasehold.LayoutObject), store.ErrNotExist, "no lock to move at mem:///none"},
+			"over a lock":            {lock(st, "a", leasehold.LayoutObject), lock(st, "c", leasehold.LayoutObject), admin.ErrOccupied, "a lock at mem:///c already"},
+			"elsewhere":              {lock(st, "b", leasehold.LayoutObject), lock(st, "x", leasehold.LayoutObject), admin.ErrMovedElsewhere, "from mem:///b to mem:///moved, and not to mem:///x"},
+			"to where one was":       {lock(st, "a", leasehold.LayoutObject), lock(st, "b", leasehold.LayoutObject), admin.ErrOccupied, "a lock was at mem:///b, and has moved to mem:///moved"},
+			"to itself":              {lock(st, "a", leasehold.LayoutObject), lock(st, "a", leasehold.LayoutObject), nil, "cannot be moved to where it is"},
+			"a marker":               {lock(st, "a", leasehold.LayoutMarker), lock(st, "x", leasehold.LayoutObject), admin.ErrNoTokens, "stop all that use it"},
+			"to a marker":            {lock(st, "a", leasehold.LayoutObject), lock(st, "x", leasehold.LayoutMarker), nil, "cannot be moved to a lock in the layout marker"},
+			"to epochs":              {lock(st, "a", leasehold.LayoutObject), lock(st, "x", leasehold.LayoutEpochs), nil, "cannot be moved to a lock in the layout epochs,"},
+			"to epochs, no If-Match": {lock(st, "a", leasehold.LayoutObject), lockOf(t, st, "x", leasetest.EpochsNoIfMatch.Options()), nil, "use the layout object there"},
 		} {
 			before := objects(t, st)
 			versions := versionsIn(t, st)

@@ -121,7 +121,7 @@ func (s *Server) breakThrough(ctx context.Context, st store.Store, i leasehold.I
 	if !i.Held && i.Rest == 0 {
 		return i, nil
 	}
-	lock, err := leasehold.NewLock(st, i.Key, &leasehold.LockOptions{Layout: i.Layout})
+	lock, err := leasehold.NewLock(st, i.Key, &leasehold.LockOptions{Layout: i.Layout, NoIfMatch: i.NoIfMatch})
 	if err != nil {
 		return i, err
 	}

@@ -204,9 +204,9 @@ func kindOf(e admin.Entry, foreign error) Kind {
 		return KindSemaphore
 	case e.Layout == admin.LayoutSession:
 		return KindSession
-	case e.Layout == leasehold.LayoutEpochs || e.Layout == leasehold.LayoutEpochsIfMatch:
+	case e.Layout == leasehold.LayoutEpochs:
 		return KindEpochs
-	case e.Layout == leasehold.LayoutMarker || e.Layout == leasehold.LayoutMarkerIfMatch:
+	case e.Layout == leasehold.LayoutMarker:
 		return KindMarker
 	}
 	return KindLock

@@ -546,7 +546,7 @@ func (w *watcher) history(ctx context.Context, key string) ([]Term, error) {
 	case e.Semaphore != nil:
 		return nil, refuse(wordForeign, "it is a semaphore, which keeps no history")
 	}
-	lock, err := leasehold.NewLock(w.looks, w.s.inside(key), &leasehold.LockOptions{Layout: e.Layout})
+	lock, err := leasehold.NewLock(w.looks, w.s.inside(key), &leasehold.LockOptions{Layout: e.Layout, NoIfMatch: e.NoIfMatch})
 	if err != nil {
 		return nil, err
 	}

@@ -832,7 +832,7 @@ func TestHistory(t *testing.T) {
 		st := memstore.New()
 		s := started(t, st, nil)
 		acquired(t, s, "sem", `{"slots":2}`)
-		lock, err := leasehold.NewLock(st, "epochs", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs})
+		lock, err := leasehold.NewLock(st, "epochs", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, NoIfMatch: true})
 		if err != nil {
 			t.Fatal(err)
 		}

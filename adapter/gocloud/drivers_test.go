@@ -18,11 +18,11 @@ import (
 	"gocloud.dev/blob/s3blob"
 	"google.golang.org/api/option"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/adapter/gocloud"
 	"github.com/leasehold/leasehold/adapter/gocloud/onazure"
 	"github.com/leasehold/leasehold/adapter/gocloud/ongcs"
 	"github.com/leasehold/leasehold/adapter/gocloud/ons3"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storetest"
@@ -128,7 +128,7 @@ func (s *service) test(t *testing.T) {
 	})
 	t.Run("locks", func(t *testing.T) {
 		st := s.new(t)
-		for _, layout := range leasehold.Layouts {
+		for _, layout := range leasetest.Ways {
 			holdInTurns(t, st, layout)
 		}
 	})

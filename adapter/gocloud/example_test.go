@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A lock in a bucket whose driver has no updates: its layout must be one that creates only.
+// A lock in a bucket whose driver has no updates: with epochs it does without If-Match.
 func Example() {
 	ctx := context.Background()
 	bucket, err := blob.OpenBucket(ctx, "mem://")

@@ -93,13 +93,13 @@ func New(bucket *blob.Bucket, at string, driver Driver) (*Store, error) {
 }
 
 // Proves returns nil if the driver can carry the use, which is the name of a layout or another
-// that package probe knows. NewLock, NewElection and NewSession ask it. It speaks of
-// the driver alone: whether the server keeps to its conditions, probe.Run finds out.
+// that package probe knows. NewLock, NewElection and NewSession ask it, so epochs and markers do
+// without If-Match where the driver has no updates. It speaks of the driver alone: whether the server keeps to its conditions, probe.Run finds out.
 func (s *Store) Proves(_, use string) error {
 	switch {
 	case use == "fast start":
 		return fmt.Errorf("%s: %w: gocloud.dev/blob does not tell the store's time, on which a fast start rests", s.url, store.ErrRefused)
-	case s.driver.Updates(), use == "epochs", use == "marker", use == "fencelog.Log":
+	case s.driver.Updates(), use == "epochs without If-Match", use == "marker without If-Match", use == "fencelog.Log":
 		return nil
 	}
 	return fmt.Errorf("%s: %w: %q needs updates on the condition of a version, which this driver does not have: use the layout epochs", s.url, store.ErrRefused, use)

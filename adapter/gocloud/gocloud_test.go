@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold/leasehold/adapter/gocloud/onazure"
 	"github.com/leasehold/leasehold/adapter/gocloud/ongcs"
 	"github.com/leasehold/leasehold/adapter/gocloud/ons3"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/probe"
 	"github.com/leasehold/leasehold/store/storetest"
@@ -98,17 +99,19 @@ func TestNoUpdates(t *testing.T) {
 }
 
 // needUpdates are the uses that CreateOnly cannot carry.
-var needUpdates = []string{"object", "epochs+if-match", "marker+if-match", "fence.Object", "fast start"}
+var needUpdates = []string{"object", "epochs", "marker", "fence.Object", "fast start"}
 
 // TestLayouts: a lock is refused where the driver cannot carry its layout, and so are sessions.
 func TestLayouts(t *testing.T) {
 	st := inMemory(t)
-	for _, layout := range leasehold.Layouts {
-		_, err := leasehold.NewLock(st, "k", &leasehold.LockOptions{Layout: layout})
-		if refused := slices.Contains(needUpdates, string(layout)); errors.Is(err, store.ErrRefused) != refused || err != nil != refused {
+	for _, layout := range leasetest.Ways {
+		opts := layout.Options()
+		_, err := leasehold.NewLock(st, "k", opts)
+		if refused := layout == leasetest.Object; errors.Is(err, store.ErrRefused) != refused || err != nil != refused {
 			t.Errorf("%s: %v", layout, err)
 		}
-		_, err = leasehold.NewLock(st, "k", &leasehold.LockOptions{Layout: layout, FastStart: true})
+		opts.FastStart = true
+		_, err = leasehold.NewLock(st, "k", opts)
 		if !errors.Is(err, store.ErrRefused) {
 			t.Errorf("%s, fast start: %v", layout, err)
 		}
@@ -148,10 +151,10 @@ func TestProbeOfMemblobWithoutMD5(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = r.Proves("mem://", "epochs"); !errors.Is(err, probe.ErrUnproven) || !strings.Contains(err.Error(), "no version") {
+		if err = r.Proves("mem://", "epochs without If-Match"); !errors.Is(err, probe.ErrUnproven) || !strings.Contains(err.Error(), "no version") {
 			t.Errorf("epochs: %v", err)
 		}
-		if err = r.Proves("mem://", "marker"); err != nil {
+		if err = r.Proves("mem://", "marker without If-Match"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -210,7 +213,7 @@ func TestClosedBucket(t *testing.T) {
 // TestPrefixedBucket: the prefix of a bucket is none of the store's business.
 func TestPrefixedBucket(t *testing.T) {
 	st := open(t, blob.PrefixedBucket(memblob.OpenBucket(nil), "some/prefix/"), "mem:///some/prefix", gocloud.CreateOnly{})
-	holdInTurns(t, st, leasehold.LayoutEpochs)
+	holdInTurns(t, st, leasetest.Epochs)
 	for e, err := range st.List(t.Context(), "", "") {
 		if err != nil || strings.HasPrefix(e.Key, "some") {
 			t.Errorf("it lists %+v, %v", e, err)
@@ -220,19 +223,19 @@ func TestPrefixedBucket(t *testing.T) {
 
 func TestLockInMemblob(t *testing.T) {
 	st := inMemory(t)
-	for _, layout := range []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutMarker} {
+	for _, layout := range leasetest.Ways[1:] {
 		holdInTurns(t, st, layout)
 	}
 }
 
 // holdInTurns has two candidates hold a lock one after the other, and none beside the other.
-func holdInTurns(t *testing.T, st store.Store, layout leasehold.Layout) {
+func holdInTurns(t *testing.T, st store.Store, layout leasetest.Way) {
 	t.Helper()
 	var last leasehold.Token
 	var locks [2]*leasehold.Lock
 	for i := range locks {
 		var err error
-		if locks[i], err = leasehold.NewLock(st, "locks/"+string(layout), &leasehold.LockOptions{Layout: layout}); err != nil {
+		if locks[i], err = leasehold.NewLock(st, "locks/"+layout.String(), layout.Options()); err != nil {
 			t.Fatalf("%s: %v", layout, err)
 		}
 	}

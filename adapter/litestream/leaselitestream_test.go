@@ -228,7 +228,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("key %.20q: %v", key, err)
 		}
 	}
-	if _, err := leaselitestream.New(memstore.New(), "db", &leasehold.LockOptions{Layout: leasehold.LayoutMarkerIfMatch}); err == nil {
+	if _, err := leaselitestream.New(memstore.New(), "db", &leasehold.LockOptions{Layout: leasehold.LayoutMarker}); err == nil {
 		t.Error("leases without generations are not refused")
 	}
 	l, err := leaselitestream.New(memstore.New(), "a/db", nil)

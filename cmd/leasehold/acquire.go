@@ -215,7 +215,7 @@ func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL s
 		return nil, usage("--ttl %v is not between %v and %v", ttl, leasehold.MinTTL, leasehold.MaxTTL)
 	}
 	lock, err := leasehold.NewLock(a.withTimeout(p.store), p.key, &leasehold.LockOptions{
-		TTL: ttl, Holder: d.Holder, Layout: d.Layout, Logger: a.console.logger(),
+		TTL: ttl, Holder: d.Holder, Layout: d.Layout, NoIfMatch: d.NoIfMatch, Logger: a.console.logger(),
 		OnTrouble: func(error) {}, // the error at the end says why
 	})
 	switch {

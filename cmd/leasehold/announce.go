@@ -57,7 +57,7 @@ func (j *job) released(lease held, ends time.Time, err error) {
 		j.happened(slog.LevelInfo, lease, event{Event: eventReleased}, "released %s", j.target.name)
 	case !errors.Is(err, leasehold.ErrLost):
 		wait := fmt.Sprintf("up to %v longer", max(time.Until(ends), 0).Round(time.Second))
-		if j.opts.Layout == leasehold.LayoutMarker {
+		if j.unrenewed() {
 			wait = "until its marker is deleted: see --sweep and leasehold gc"
 		}
 		cause := j.message(err)

@@ -90,7 +90,7 @@ func TestEndIsTold(t *testing.T) {
 					t.Fatal(err)
 				}
 				a.console.about("file:///l")
-				tt.do(&job{app: a, target: target{name: "l"}, opts: leasehold.LockOptions{Address: "a:1", Layout: tt.layout}})
+				tt.do(&job{app: a, target: target{name: "l"}, opts: leasehold.LockOptions{Address: "a:1", Layout: tt.layout, NoIfMatch: tt.layout == leasehold.LayoutMarker}})
 				switch got := said.String(); {
 				case output == "text" && strings.TrimSpace(strings.ReplaceAll(got, "leasehold: ", "")) != tt.text:
 					t.Errorf("%s: it says\n%s\nwant\n%s", name, got, tt.text)

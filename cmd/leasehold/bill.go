@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/cost"
+	"github.com/leasehold/leasehold/internal/layout"
 )
 
 // A bill is what a plan costs in a month.
@@ -28,6 +29,7 @@ type planned struct {
 	Locks      int              `json:"locks"`
 	Mode       cost.Mode        `json:"mode"`
 	Layout     leasehold.Layout `json:"layout"`
+	NoIfMatch  bool             `json:"no_if_match,omitempty"`
 	Infrequent int64            `json:"infrequent_ms,omitempty"`
 	Changes    float64          `json:"changes_a_day"`
 }
@@ -66,7 +68,7 @@ func (c *costCmd) bill() *bill {
 	parts := c.plan.Parts()
 	b := &bill{
 		Plan: planned{
-			c.plan.TTL.Milliseconds(), c.plan.Candidates, c.plan.Locks, c.plan.Mode, c.plan.Layout,
+			c.plan.TTL.Milliseconds(), c.plan.Candidates, c.plan.Locks, c.plan.Mode, c.plan.Layout, c.plan.NoIfMatch,
 			c.plan.Infrequent.Milliseconds(), c.plan.Changes,
 		},
 		Price:        priced{c.price.Name, c.price.Title, c.prices.DateOf(c.price), c.prices.Currency},
@@ -104,7 +106,7 @@ func (c *costCmd) counted(m *cost.Measured, where string) *measured {
 func (b *bill) text() string {
 	var out strings.Builder
 	p := b.Plan
-	fmt.Fprintf(&out, "%s held for a month, %s each.\nTTL %v, layout %s, mode %s", plural(p.Locks, "lock"), plural(p.Candidates, "candidate"), time.Duration(p.TTL)*time.Millisecond, p.Layout, p.Mode)
+	fmt.Fprintf(&out, "%s held for a month, %s each.\nTTL %v, layout %s, mode %s", plural(p.Locks, "lock"), plural(p.Candidates, "candidate"), time.Duration(p.TTL)*time.Millisecond, layout.Way(string(p.Layout), p.NoIfMatch), p.Mode)
 	if p.Infrequent > 0 {
 		fmt.Fprintf(&out, ", %s look every %v", b.Parts[1].Who, time.Duration(p.Infrequent)*time.Millisecond)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
 // A budget is how many requests a command sends at most to a store that fails whatever it is asked. URL, OTHER and
@@ -64,7 +64,7 @@ var budgets = map[string]budget{
 // TestRequestBudgets: whatever a store answers, a command sends few requests. One that leads to itself got 10,000 in a
 // second from status, and doctor sent a million.
 func TestRequestBudgets(t *testing.T) {
-	if clitest.UnderTest != leasehold.LayoutObject {
+	if clitest.UnderTest != leasetest.Object {
 		t.Skip("the budgets are those of the layout object")
 	}
 	eachCommand(newRoot(), func(cmd *cobra.Command) {

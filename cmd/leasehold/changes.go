@@ -106,7 +106,7 @@ func seenPart(r report, i leasehold.Info) string {
 		part("age %s", text)
 	}
 	if r.Layout != "" && r.Semaphore == nil {
-		part("layout %s", r.Layout)
+		part("layout %s", r.LayoutText())
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -69,6 +70,9 @@ Modes, for --mode:
   fair     a fair lock, as with leasehold run --fair: the others queue, each a
            process with a session; for turns under four minutes see docs/cost.md
 
+Stores: the URL of STORE says whose prices count, and with if_match=false that
+epochs and markers do without If-Match. Only --measure sends it requests.
+
 Quorums: with the URL of a quorum as STORE, such as quorum://NAME, the numbers
 include the requests to all members. Each has the price of its own store:
 nothing for a directory, and --price for a server without list prices.
@@ -115,12 +119,17 @@ Prices: the file of --prices has the format of internal/cost/prices.json.`,
 // check reads the prices and says what is wrong with the flags.
 func (c *costCmd) check(args []string, long bool) (err error) {
 	switch {
-	case !c.measure && len(args) > 0 && !strings.HasPrefix(args[0], "quorum:"):
-		return usage("%q is one argument too many: without --measure no store is asked", args[0])
 	case !c.measure && long:
 		return usage("--for without --measure: nothing is counted")
 	case c.measure && (c.length <= 0 || c.length > 24*time.Hour):
 		return usage("--for %v is not between 0s and 24h0m0s", c.length)
+	}
+	if len(args) > 0 {
+		if _, err = storeurl.Members(args[0]); err != nil { // it is no URL of any store
+			return failed(err)
+		}
+		u, _ := url.Parse(args[0]) // as Members has
+		c.plan.NoIfMatch = u.Query().Get("if_match") == "false"
 	}
 	if c.prices, err = readPrices(c.file); err != nil {
 		return err

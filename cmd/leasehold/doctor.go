@@ -96,7 +96,7 @@ Exit codes:
 	f := cmd.Flags()
 	f.IntVar(&d.races, "races", 1500, "how many creates and how many updates race")
 	f.IntVar(&d.largest, "largest-body", store.MaxBody, "leave out tests that need bodies of more `bytes`")
-	f.StringVar(&d.use, "use", d.use, "`use` that decides the exit code: object, epochs,\nepochs+if-match, marker, marker+if-match, fence.Object,\nfencelog.Log or \"fast start\"")
+	f.StringVar(&d.use, "use", d.use, "`use` that decides the exit code: a layout, \"epochs without\nIf-Match\", \"marker without If-Match\", fence.Object,\nfencelog.Log or \"fast start\"")
 	return cmd
 }
 
@@ -249,16 +249,19 @@ func (d *diagnosis) text(r *probe.Report) string {
 		d.dollars("; $%.3f at the list prices of %s", q))
 	line("\nVerdict on %s", r.Store)
 	for _, v := range r.Verdicts {
-		line("  %-16s %s", v.Use, verdictWord(v))
+		line("  %-23s %s", v.Use, verdictWord(v))
 		for _, why := range v.Why {
 			if !v.Untried {
-				line("  %-16s   %s", "", plain.Word(why))
+				line("  %-23s   %s", "", plain.Word(why))
 			}
 		}
 	}
-	line("  %-16s %v; at least %v", "TTL", r.TTL.Suggested.Duration(), r.TTL.Least.Duration())
+	line("  %-23s %v; at least %v", "TTL", r.TTL.Suggested.Duration(), r.TTL.Least.Duration())
 	if r.UnquotedETags {
 		line("\nThis server compares ETags without their quotes. In all URLs of locks on it, and here,\nwrite unquoted_etags=true among the parameters.")
+	}
+	if r.Proves(r.Store, "epochs") != nil && r.Proves(r.Store, "epochs without If-Match") == nil {
+		line("\nLocks here must do without If-Match: in all their URLs, write if_match=false among the\nparameters, and use --layout epochs.")
 	}
 	missing := slices.ContainsFunc(r.Findings, func(f probe.Finding) bool { return strings.Contains(f.Detail, "these credentials") })
 	if len(r.Policy) > 0 && (d.verbose || missing) {

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 	"github.com/leasehold/leasehold/store/probe"
@@ -97,7 +97,7 @@ func TestDoctorPrices(t *testing.T) {
 // every interrupted command. It said NO of what it had not tried.
 func TestDoctorInterrupted(t *testing.T) {
 	t.Parallel()
-	if clitest.UnderTest != leasehold.LayoutObject {
+	if clitest.UnderTest != leasetest.Object {
 		t.Skip("the same in every layout: it is about stores")
 	}
 	cmd := clitest.Command(t, "", "doctor", "--races", "1000000", "file://"+t.TempDir())
@@ -137,7 +137,7 @@ func TestDoctorInterrupted(t *testing.T) {
 // announced. It got 1.2 million.
 func TestDoctorOfRedirects(t *testing.T) {
 	t.Parallel()
-	if clitest.UnderTest != leasehold.LayoutObject {
+	if clitest.UnderTest != leasetest.Object {
 		t.Skip("the same in every layout: it is about stores")
 	}
 	var received atomic.Int64

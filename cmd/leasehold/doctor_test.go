@@ -31,12 +31,12 @@ get                 700 times   p50     30µs   p99   3.63ms   worst   34.1ms
 1024045 requests in 12.3s, with 4 MB in bodies: 1000000 GET, 20000 PUT, 3000 LIST, 45 DELETE, 1000 about settings; $0.520 at the list prices of S3 Standard, us-east-1
 
 Verdict on s3://b
-  object           safe
-  epochs           NO
-                     "listings: out of\x1border"
-                     reads: late
-  marker           not tried
-  TTL              15s; at least 9s
+  object                  safe
+  epochs                  NO
+                            "listings: out of\x1border"
+                            reads: late
+  marker                  not tried
+  TTL                     15s; at least 9s
 
 This server compares ETags without their quotes. In all URLs of locks on it, and here,
 write unquoted_etags=true among the parameters.
@@ -62,7 +62,7 @@ write unquoted_etags=true among the parameters.
 	a := &app{}
 	a.verbose = true
 	got := (&diagnosis{app: a}).text(r)
-	if strings.Contains(got, "$") || strings.Contains(got, "policy") || !strings.HasSuffix(got, "  TTL              15s; at least 9s\n") {
+	if strings.Contains(got, "$") || strings.Contains(got, "policy") || !strings.HasSuffix(got, "  TTL                     15s; at least 9s\n") {
 		t.Errorf("it says\n%s", got)
 	}
 

@@ -157,7 +157,7 @@ func TestDoctorOfQuorum(t *testing.T) {
 		out = after
 	}
 	for _, where := range []string{"s3://a", "s3://b", "s3://c", "quorum:///?member=s3://a&member=s3://b&member=s3://c"} {
-		if !strings.Contains(r.out.String(), "\nVerdict on "+where+"\n  object           safe\n") {
+		if !strings.Contains(r.out.String(), "\nVerdict on "+where+"\n  object                  safe\n") {
 			t.Errorf("there is no verdict on %s:\n%s", where, &r.out)
 		}
 	}
@@ -190,7 +190,7 @@ func TestDoctorOfQuorumWithUnsafeMembers(t *testing.T) {
 			t.Errorf("%s: it ends with %v, want %d and %q", name, r.err, tt.code, tt.says)
 		}
 		for i, m := range []string{"s3://a", "s3://b", "s3://c"} {
-			verdict := "\nVerdict on " + m + "\n  object           "
+			verdict := "\nVerdict on " + m + "\n  object                  "
 			switch _, of, found := strings.Cut(r.out.String(), verdict); {
 			case i == tt.denies:
 				warning := "leasehold: the member " + m + " could not be probed, and the others are: access denied\n"

@@ -102,6 +102,9 @@ func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) e
 	if err = c.prove(); err != nil {
 		return err
 	}
+	if err = c.settleIfMatch(); err != nil {
+		return err
+	}
 	if _, quorum := c.target.store.(*quorumstore.Store); quorum && c.opts.FastStart {
 		c.console.warn("--fast-start changes nothing here: a quorum of stores has no clock to tell who is long gone")
 	}

@@ -75,7 +75,7 @@ const (
 	said = "time event level message "
 	// seen are those of all that watch sees, and seenToo those of them that a record may lack.
 	seen    = "time event lock state abandoned"
-	seenToo = "holder last_holder address last_address token last_token layout ttl_ms age_ms term acquired_at renewed_at expires_at rest_ms session meta version semaphore"
+	seenToo = "holder last_holder address last_address token last_token layout no_if_match ttl_ms age_ms term acquired_at renewed_at expires_at rest_ms session meta version semaphore"
 )
 
 // eventKinds are all events that there are.

@@ -107,7 +107,7 @@ func TestChangesAsEvents(t *testing.T) {
 	now := time.Now()
 	full := leasehold.Info{
 		Exists: true, Held: true, Holder: "h", Address: "a", Session: "s", Meta: map[string]string{"k": "v"}, Token: 7, TTL: time.Second,
-		AcquiredAt: now, RenewedAt: now, ExpiresAt: now, Age: time.Second, Abandoned: true, Version: "1", Layout: leasehold.LayoutEpochs,
+		AcquiredAt: now, RenewedAt: now, ExpiresAt: now, Age: time.Second, Abandoned: true, Version: "1", Layout: leasehold.LayoutEpochs, NoIfMatch: true,
 		Term: 3, Rest: time.Second,
 	}
 	var names, states, has []string

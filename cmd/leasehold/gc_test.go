@@ -35,7 +35,7 @@ func TestCollectGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &stuckStore{memstore.New(), "/no"}
 		for _, key := range []string{"jobs/a", "jobs/no-1", "jobs/no-2", "jobs/z"} {
-			lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutEpochsIfMatch, Holder: "me"})
+			lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, Holder: "me"})
 			if err != nil {
 				t.Fatal(err)
 			}

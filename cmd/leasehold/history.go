@@ -113,7 +113,7 @@ func (a *app) terms(ctx context.Context, p target, opts *leasehold.LockOptions, 
 	case errors.Is(failure, admin.ErrNoHistory):
 		return usage("--layout %s keeps no history: a release deletes the object", p.layout)
 	case failure != nil:
-		return failed(failure)
+		return explain(ctx, p, failure)
 	}
 	info, err := inspect(ctx, p, lock)
 	switch {

@@ -72,7 +72,7 @@ func (a *app) newJob() job {
 func (j *job) flags(f *pflag.FlagSet) {
 	j.lockFlags(f)
 	f.DurationVar(&j.opts.TTL, "ttl", leasehold.DefaultTTL, "lease `duration`: others take over a little later if the\nholder dies")
-	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker: delete a dead holder's marker;\nunsafe if two processes do it at the same moment")
+	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker, without If-Match: delete a dead\nholder's marker; unsafe if two processes do it at once")
 	j.claims.flag(f)
 	f.DurationVar(&j.grace, "grace", defaultGrace, "`duration` from SIGTERM to SIGKILL, at most --ttl/3\nunless set")
 	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` if the lease is lost")
@@ -108,6 +108,17 @@ func (j *job) prove() error {
 	j.target.store, j.opts.Proof = report.Adapt(j.target.store), report
 	return nil
 }
+
+// settleIfMatch finds out whether the lock can be used with If-Match, which NewLock does for itself.
+func (j *job) settleIfMatch() error {
+	if err := leasehold.Internal.Proven(&j.opts, j.target.store, j.target.key); err != nil {
+		return unusable(err)
+	}
+	return nil
+}
+
+// unrenewed reports that the lease is that of a marker without If-Match, which is not renewed.
+func (j *job) unrenewed() bool { return j.opts.Layout == leasehold.LayoutMarker && j.opts.NoIfMatch }
 
 // unusable is the exit for a lock that cannot be made.
 func unusable(err error) error {
@@ -272,7 +283,7 @@ func (j *job) judge(r *run, lease held) {
 	case errors.Is(r.err, guardian.ErrTooLate) || r.Expired:
 		r.lost = errors.New("no renewal came through in time")
 	}
-	if r.lost != nil && !r.over && j.opts.Layout == leasehold.LayoutMarker {
+	if r.lost != nil && !r.over && j.unrenewed() {
 		r.lost = fmt.Errorf("its TTL of %v was over, and a marker is not renewed", j.opts.TTL)
 	}
 }

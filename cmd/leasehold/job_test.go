@@ -136,9 +136,9 @@ func TestProve(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"good":    `{"format": 1, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`,
+		"good":    `{"format": 2, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`,
 		"garbage": "garbage",
-		"quirk":   `{"format": 1, "store": "s3://b", "unquoted_etags": true, "verdicts": [{"use": "object", "safe": true}]}`,
+		"quirk":   `{"format": 2, "store": "s3://b", "unquoted_etags": true, "verdicts": [{"use": "object", "safe": true}]}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -191,6 +191,7 @@ func TestWhatBecameOfTheLease(t *testing.T) {
 		err     error // of the start
 		lease   endedLease
 		layout  leasehold.Layout
+		ifMatch bool
 		over    bool
 		lost    string
 	}{
@@ -210,10 +211,10 @@ func TestWhatBecameOfTheLease(t *testing.T) {
 		"a marker's command was ended":     {expired: true, layout: leasehold.LayoutMarker, lost: marker},
 		"a marker's command ended":         {layout: leasehold.LayoutMarker},
 		"a marker's time was up":           {lease: endedLease{err: leasehold.ErrTimeUp}, layout: leasehold.LayoutMarker, over: true, lost: leasehold.ErrTimeUp.Error()},
-		"another marker's lease was lost":  {lease: endedLease{err: lost}, layout: leasehold.LayoutMarkerIfMatch, lost: "another has it"},
+		"another marker's lease was lost":  {lease: endedLease{err: lost}, layout: leasehold.LayoutMarker, ifMatch: true, lost: "another has it"},
 		"it was released, which is no end": {lease: endedLease{err: leasehold.ErrReleased}},
 	} {
-		j := &job{opts: leasehold.LockOptions{TTL: 15 * time.Second, Layout: tt.layout}}
+		j := &job{opts: leasehold.LockOptions{TTL: 15 * time.Second, Layout: tt.layout, NoIfMatch: !tt.ifMatch}}
 		r := run{Status: guardian.Status{Expired: tt.expired}, err: tt.err}
 		j.judge(&r, tt.lease)
 		why := ""

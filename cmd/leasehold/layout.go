@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
@@ -17,24 +18,25 @@ import (
 // layoutHelp says what a layout is chosen by, for the help of the commands that make
 // locks.
 const layoutHelp = `Layouts, for --layout. All candidates for a lock must use the same one.
-  object           default: one object, overwritten with If-Match
-  epochs           a new object per acquisition and renewal, for stores without
-                   If-Match; keeps a history
-  epochs+if-match  a new object per acquisition, renewed with If-Match; keeps a
-                   history
-  marker           an object that exists while the lock is held, for use beside
-                   tools that lock this way. The weakest layout: it has no token
-                   and no renewal, so the command must end within --ttl; a dead
-                   holder's marker stays until --sweep or leasehold gc deletes
-                   it; and a late delete can free someone else's lock
-  marker+if-match  marker, with renewals and takeovers from dead holders`
+  object  default: one object, overwritten with If-Match
+  epochs  a new object per acquisition, renewed with If-Match; keeps a history
+  marker  an object that exists while the lock is held, for use beside tools
+          that lock this way. The weakest layout: it has no token, and a late
+          delete can free someone else's lock
+
+If a store has no If-Match, or ignores it, write if_match=false among the
+parameters of its URL, as in s3://bucket/lock?if_match=false, everywhere. Then
+object cannot be used; epochs makes a new object per renewal too; and markers
+are not renewed, so the command must end within --ttl, and a dead holder's
+marker stays until --sweep or leasehold gc deletes it. If --proof says that
+If-Match fails, these are used without it.`
 
 // A layoutValue is the value of --layout.
 type layoutValue leasehold.Layout
 
 func layoutFlag(f *pflag.FlagSet, to *leasehold.Layout) {
 	*to = leasehold.LayoutObject
-	f.Var((*layoutValue)(to), "layout", "how the lock is stored: object, epochs, epochs+if-match,\nmarker or marker+if-match")
+	f.Var((*layoutValue)(to), "layout", "how the lock is stored: object, epochs or marker")
 }
 
 // chosen reports that the user has said which layout it is to be, by the flag or by its
@@ -97,6 +99,10 @@ func explain(ctx context.Context, p target, err error) error {
 	}
 	switch {
 	case errors.Is(err, leasehold.ErrMoved): // it says where to
+	case errors.Is(err, record.ErrIfMatch):
+		return &exit{exitForeign, fmt.Errorf("%s is used with If-Match: leave if_match=false out of its store's URL, and use a store that has it", p.name)}
+	case errors.Is(err, record.ErrNoIfMatch):
+		return &exit{exitForeign, fmt.Errorf("%s is used without If-Match: write if_match=false among the parameters of its store's URL", p.name)}
 	case errors.Is(err, semaphore.ErrSize):
 		if other := asSemaphore(ctx, p); other != nil {
 			return other
@@ -112,16 +118,22 @@ func explain(ctx context.Context, p target, err error) error {
 // elsewhere looks for a lock of this name in the layouts that were not asked for, or for a semaphore, and
 // says which there is; nil: none. It costs one look in each.
 func elsewhere(ctx context.Context, p target) error {
-	for _, l := range leasehold.Layouts {
-		if l == p.layout || !l.Tokens() && !p.layout.Tokens() { // records do not tell which marker
+	looked := struct{ store.Store }{p.store} // it need not prove anything: nothing is written
+	for _, opts := range []leasehold.LockOptions{
+		{Layout: leasehold.LayoutObject},
+		{Layout: leasehold.LayoutEpochs}, {Layout: leasehold.LayoutEpochs, NoIfMatch: true},
+		{Layout: leasehold.LayoutMarker}, // records do not tell which
+	} {
+		if opts.Layout == p.layout {
 			continue
 		}
-		lock, err := leasehold.NewLock(p.store, p.key, &leasehold.LockOptions{Layout: l, Logger: silent})
+		opts.Logger = silent
+		lock, err := leasehold.NewLock(looked, p.key, &opts)
 		if err != nil {
 			continue
 		}
 		if info, err := lock.Inspect(ctx); err == nil && !info.RenewedAt.IsZero() {
-			return misplaced(p, l)
+			return misplaced(p, info)
 		}
 	}
 	if p.layout == layoutTable {
@@ -143,13 +155,17 @@ func asSemaphore(ctx context.Context, p target) error {
 	return &exit{exitForeign, fmt.Errorf("%s is %s", p.name, howToTake(info.Size))}
 }
 
-func misplaced(p target, l leasehold.Layout) error {
-	give := "--layout " + string(l)
-	if !l.Tokens() {
-		give = "--layout marker or marker+if-match, as its holders do"
-	}
+// misplaced says which layout a lock has, and what opens it.
+func misplaced(p target, i leasehold.Info) error {
 	if p.layout == layoutTable {
-		return &exit{exitForeign, fmt.Errorf("%s is a lock with the layout %s: leasehold run takes it without --slots, --fair, --shared and --exclusive", p.name, l)}
+		return &exit{exitForeign, fmt.Errorf("%s is a lock with the layout %s: leasehold run takes it without --slots, --fair, --shared and --exclusive", p.name, i.Layout)}
 	}
-	return &exit{exitForeign, fmt.Errorf("%s has the layout %s, not %s: give %s", p.name, l, p.layout, give)}
+	give := "--layout " + string(i.Layout)
+	switch {
+	case i.Layout == leasehold.LayoutEpochs && i.NoIfMatch:
+		give += ", and if_match=false among the parameters of its store's URL"
+	case i.Layout == leasehold.LayoutMarker: // its record does not say
+		give += ", and if_match=false if its holders do"
+	}
+	return &exit{exitForeign, fmt.Errorf("%s has the layout %s, not %s: give %s", p.name, i.Layout, p.layout, give)}
 }

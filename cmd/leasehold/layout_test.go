@@ -18,7 +18,7 @@ func TestLockElsewhere(t *testing.T) {
 	long := strings.TrimSuffix(strings.Repeat("long/", store.MaxKey/5+1)[:store.MaxKey], "/")
 	st := memstore.New()
 	for key, body := range map[string]string{
-		"o": fmt.Sprintf(record, ""), "e/0000000001.json": fmt.Sprintf(record, `,"layout":"epochs","epoch":1`), long: fmt.Sprintf(record, ""),
+		"o": fmt.Sprintf(record, ""), "e/0000000001.json": fmt.Sprintf(record, `,"layout":"epochs"`), "i/0000000001.json": fmt.Sprintf(record, `,"layout":"epochs","if_match":true`), long: fmt.Sprintf(record, ""),
 		"m": `{"format":1,"state":"held","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","layout":"marker","renewed_at":"2026-01-01T00:00:00Z"}`,
 	} {
 		if _, err := st.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
@@ -33,9 +33,10 @@ func TestLockElsewhere(t *testing.T) {
 		{"o", leasehold.LayoutObject, ""},
 		{"o", leasehold.LayoutEpochs, "exit code 65: o has the layout object, not epochs: give --layout object"},
 		{"o", layoutTable, "exit code 65: o is a lock with the layout object: leasehold run takes it without --slots, --fair, --shared and --exclusive"},
-		{"e", leasehold.LayoutObject, "exit code 65: e has the layout epochs, not object: give --layout epochs"},
-		{"m", leasehold.LayoutObject, "exit code 65: m has the layout marker, not object: give --layout marker or marker+if-match, as its holders do"},
-		{"m", leasehold.LayoutMarkerIfMatch, ""},
+		{"e", leasehold.LayoutObject, "exit code 65: e has the layout epochs, not object: give --layout epochs, and if_match=false among the parameters of its store's URL"},
+		{"i", leasehold.LayoutObject, "exit code 65: i has the layout epochs, not object: give --layout epochs"},
+		{"m", leasehold.LayoutObject, "exit code 65: m has the layout marker, not object: give --layout marker, and if_match=false if its holders do"},
+		{"m", leasehold.LayoutMarker, ""},
 		{"none", leasehold.LayoutObject, ""},
 		{"none", layoutTable, ""},
 		{long, leasehold.LayoutObject, ""},

@@ -49,7 +49,7 @@ func (a *app) lockEvents(ctx context.Context, p target, opts *leasehold.LockOpti
 		}
 	}
 	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{
-		LockOptions: leasehold.LockOptions{Layout: opts.Layout, Logger: a.console.logger()}, Renewals: true,
+		LockOptions: leasehold.LockOptions{Layout: opts.Layout, NoIfMatch: opts.NoIfMatch, Logger: a.console.logger()}, Renewals: true,
 	})
 	if err != nil {
 		return admin.Entry{}, &exit{exitUsage, err}
@@ -205,6 +205,9 @@ type reportingStore struct {
 	tell    func(watchview.Event)
 	message func(error) string
 }
+
+// Proves passes the question on: see leasehold.Proof.
+func (s reportingStore) Proves(storeName, use string) error { return proves(s.Store, storeName, use) }
 
 func (s reportingStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	s.tell(watchview.Asked{})

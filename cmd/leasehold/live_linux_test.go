@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/watchview"
 )
 
@@ -116,7 +116,7 @@ func TestWatchOnTerminal(t *testing.T) {
 	v := clitest.OnTerminal(t, store, 60, nil, "watch", "l")
 	at := v.Shows(t, 0, `file:///.*state    .*absent`)
 	args := []string{"run", "--holder", "first\x1b[2J", "l", "--", "sh", "-c", "read line"}
-	if clitest.UnderTest == leasehold.LayoutObject {
+	if clitest.UnderTest == leasetest.Object {
 		args = slices.Insert(args, 1, "--layout", "epochs") // which is found out when the lock appears
 	}
 	holder := clitest.Command(t, store, args...)

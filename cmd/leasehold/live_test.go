@@ -206,7 +206,7 @@ func TestEventsOfLockForView(t *testing.T) {
 		st.denies.Store(true)
 		time.Sleep(time.Minute)
 		st.denies.Store(false)
-		lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{Layout: leasehold.LayoutEpochsIfMatch, Holder: "me"})
+		lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, Holder: "me"})
 		if err != nil {
 			t.Fatal(err)
 		}

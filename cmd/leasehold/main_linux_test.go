@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store/filestore"
 )
 
@@ -22,7 +23,7 @@ func TestFullStdout(t *testing.T) {
 	if !clitest.UnderTest.Tokens() {
 		t.Skip(withoutLeases)
 	}
-	if clitest.UnderTest != leasehold.LayoutObject {
+	if clitest.UnderTest != leasetest.Object {
 		t.Skip("the lock with a history has the layout object")
 	}
 	dir := t.TempDir()

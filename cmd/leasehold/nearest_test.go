@@ -12,10 +12,10 @@ import (
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	words := []string{"status", "shards", "run", "epochs", "epochs+if-match", "--ttl", "gc"}
+	words := []string{"status", "shards", "run", "epochs", "marker", "--ttl", "gc"}
 	for written, want := range map[string]string{
 		"stauts": "status", "statu": "status", "sttus": "status", "rnu": "run", "runn": "run", "epoch": "epochs",
-		"epochsifmatch": "epochs+if-match", "--tll": "--ttl", "nonsense": "", "": "", "r": "", "x": "",
+		"makrer": "marker", "--tll": "--ttl", "nonsense": "", "": "", "r": "", "x": "",
 		"xy": "", "rx": "", "xyc": "", // of which nothing is left, and which leave nothing
 	} {
 		if got := nearest(written, words, 2); got != want {

@@ -11,15 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
 )
 
 // withoutMarker leaves out what needs a lease that is renewed.
 func withoutMarker(t *testing.T) {
 	t.Helper()
-	if clitest.UnderTest == leasehold.LayoutMarker {
-		t.Skip("a plain marker is not renewed, and says nothing of a takeover")
+	if !clitest.UnderTest.Renews() {
+		t.Skip("a marker without If-Match is not renewed, and says nothing of a takeover")
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store/filestore"
 )
@@ -168,7 +169,7 @@ func TestLockOutlivesItsShell(t *testing.T) {
 	}
 	self := clitest.Command(t, "")
 	shell := osexec.CommandContext(t.Context(), "sh", "-c", `"$0" "$@" && echo held && exec sleep 1000`,
-		self.Path, "acquire", "--ttl", "10m", "--file", file, "file://"+dir+"/l")
+		self.Path, "acquire", "--ttl", "10m", "--file", file, clitest.UnderTest.URL("file://"+dir+"/l"))
 	shell.Env = self.Env
 	out, err := shell.StdoutPipe()
 	if err != nil {
@@ -196,7 +197,7 @@ func TestLockOutlivesItsShell(t *testing.T) {
 	var all sync.WaitGroup
 	for range contenders {
 		lock, e := leasehold.NewLock(st, "l", &leasehold.LockOptions{
-			Layout: clitest.UnderTest, OnWait: func(leasehold.Info) {
+			Layout: clitest.UnderTest.Layout, NoIfMatch: clitest.UnderTest.NoIfMatch, OnWait: func(leasehold.Info) {
 				select {
 				case waiting <- struct{}{}:
 				default:
@@ -352,7 +353,7 @@ type stage struct {
 // with the file as it is, and so does a release.
 func TestRenewKilled(t *testing.T) {
 	t.Parallel()
-	if clitest.UnderTest != leasehold.LayoutObject {
+	if clitest.UnderTest != leasetest.Object {
 		t.Skip("a stage is a request here, of which other layouts have more: the same in every layout")
 	}
 	for _, s := range []stage{

@@ -190,11 +190,14 @@ func (h *runCmd) enroll() (contest, error) {
 		h.target.layout = layoutTable
 		return h.seats.enroll(h.kind, h.target, h.semaphoreOptions())
 	}
+	if err := leasehold.Internal.Proven(&h.opts, h.target.store, h.target.key); err != nil { // NewLock does it for itself
+		return nil, err
+	}
 	lock, err := leasehold.NewLock(h.target.store, h.target.key, &h.opts)
 	if err != nil {
 		return nil, err
 	}
-	return &lockContest{lock, h.terms(), h.opts.Layout == leasehold.LayoutMarker && !h.opts.Sweep}, nil
+	return &lockContest{lock, h.terms(), h.unrenewed() && !h.opts.Sweep}, nil
 }
 
 // blocked takes in whom the wait is for.
@@ -309,7 +312,7 @@ func (h *runCmd) refused(ctx context.Context, err error) error {
 // conflict is an error that matches ErrHeld as the command says it.
 func (h *runCmd) conflict(err error) error {
 	if held, ok := errors.AsType[*leasehold.HeldError](err); ok {
-		return heldBy{h.target, h.wait, h.cooling, h.uncounted, held}
+		return heldBy{h.target, h.wait, h.cooling, h.uncounted, h.unrenewed(), held}
 	}
 	if held, ok := errors.AsType[*semaphore.HeldError](err); ok {
 		return seatsTaken{h.target, h.wait, held}
@@ -331,6 +334,7 @@ type heldBy struct {
 	wait      wait
 	cooling   time.Time // see runCmd
 	uncounted error
+	unrenewed bool
 	*leasehold.HeldError
 }
 
@@ -354,7 +358,7 @@ func (h heldBy) Error() string {
 	default:
 		text += "; the store does not tell for how long it has rested, so this machine counts from " + h.cooling.Local().Format(time.DateTime) + ", when it first saw that"
 	}
-	if h.Info.Abandoned && h.target.layout == leasehold.LayoutMarker {
+	if h.Info.Abandoned && h.unrenewed {
 		text += "; it looks to be gone, and its marker has to be deleted: see --sweep and leasehold gc"
 	}
 	return text

@@ -187,35 +187,35 @@ func TestHeldInWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := time.Now().Add(time.Minute).Local().Format(time.DateTime)
 		for _, tt := range []struct {
-			layout    leasehold.Layout
+			unrenewed bool
 			wait      wait
 			cooling   time.Time
 			uncounted error
 			info      leasehold.Info
 			want      string
 		}{
-			{"", wait{}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a", Token: 5}, "l is held by a (token 5)"},
-			{"", wait{limit: time.Minute}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a"}, "l is held by a, and --wait 1m0s ran out"},
-			{"", wait{}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a", Abandoned: true}, "l is held by a"},
+			{false, wait{}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a", Token: 5}, "l is held by a (token 5)"},
+			{false, wait{limit: time.Minute}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a"}, "l is held by a, and --wait 1m0s ran out"},
+			{false, wait{}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a", Abandoned: true}, "l is held by a"},
 			{
-				leasehold.LayoutMarker,
+				true,
 				wait{},
 				time.Time{},
 				nil,
 				leasehold.Info{Held: true, Holder: "a", Abandoned: true},
 				"l is held by a; it looks to be gone, and its marker has to be deleted: see --sweep and leasehold gc",
 			},
-			{leasehold.LayoutMarker, wait{}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a"}, "l is held by a"},
-			{"", wait{}, time.Time{}, nil, leasehold.Info{Holder: "a", Token: 5, Rest: time.Minute}, "l rests until " + until + ", as a has asked (token 5)"},
+			{true, wait{}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a"}, "l is held by a"},
+			{false, wait{}, time.Time{}, nil, leasehold.Info{Holder: "a", Token: 5, Rest: time.Minute}, "l rests until " + until + ", as a has asked (token 5)"},
 			{
-				"",
+				false,
 				wait{},
 				now, nil,
 				leasehold.Info{Holder: "a", Token: 5, Rest: time.Minute, Age: -1},
 				"l rests until 2026-01-02 03:05:05, as a has asked (token 5); the store does not tell for how long it has rested, so this machine counts from 2026-01-02 03:04:05, when it first saw that",
 			},
 			{
-				"",
+				false,
 				wait{},
 				now, errors.New("the disk is full"),
 				leasehold.Info{Holder: "a", Token: 5, Rest: time.Minute, Age: -1},
@@ -223,7 +223,7 @@ func TestHeldInWords(t *testing.T) {
 			},
 		} {
 			held := &leasehold.HeldError{Info: tt.info}
-			err := heldBy{target{name: "l", layout: tt.layout}, tt.wait, tt.cooling, tt.uncounted, held}
+			err := heldBy{target{name: "l"}, tt.wait, tt.cooling, tt.uncounted, tt.unrenewed, held}
 			if err.Error() != tt.want || !errors.Is(err, leasehold.ErrHeld) {
 				t.Errorf("it says\n%v\nwant\n%s", err, tt.want)
 			}

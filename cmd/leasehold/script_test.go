@@ -2,12 +2,12 @@ package main
 
 import (
 	"flag"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/internal/guardian"
 	"github.com/leasehold/leasehold/internal/servers"
@@ -16,6 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	guardian.Main()
+	_ = os.Unsetenv("LEASEHOLD_TEST_NO_IF_MATCH") // which clitest has read, and the command does not know
 	testscript.Main(patient{m}, map[string]func(){"leasehold": main, "ends-early": endsEarly})
 }
 
@@ -41,7 +42,7 @@ func TestScripts(t *testing.T) {
 // real servers too.
 func TestScriptsWithServer(t *testing.T) {
 	t.Parallel()
-	if clitest.UnderTest == leasehold.LayoutEpochs || clitest.UnderTest == leasehold.LayoutMarker {
+	if clitest.UnderTest.NoIfMatch {
 		t.Skip("module integration runs these over this layout")
 	}
 	srv := servers.Start(t, "gofakes3")

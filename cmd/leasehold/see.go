@@ -67,7 +67,7 @@ func unlisted(err error) bool {
 func (a *app) findOut(ctx context.Context, p *target, opts *leasehold.LockOptions) (admin.Entry, error) {
 	e, err := admin.Inspect(ctx, p.store, p.key)
 	if e.Exists {
-		p.layout, opts.Layout = e.Layout, e.Layout
+		p.layout, opts.Layout, opts.NoIfMatch = e.Layout, e.Layout, e.NoIfMatch
 		a.console.note("%s has the layout %s", p.name, plain.Word(string(e.Layout)))
 	}
 	if errors.Is(err, leasehold.ErrForeignObject) && !errors.Is(err, leasehold.ErrMoved) && !errors.Is(err, record.ErrS3Lect) {

@@ -146,7 +146,7 @@ func reportText(r report, i leasehold.Info) string {
 		line("term", "%d", r.Term)
 	}
 	if r.Layout != "" && r.Semaphore == nil {
-		line("layout", "%s", r.Layout)
+		line("layout", "%s", r.LayoutText())
 	}
 	if r.TTL != 0 {
 		line("ttl", "%v", i.TTL)

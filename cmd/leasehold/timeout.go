@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -18,6 +19,17 @@ const silence = 5 * time.Second
 type timeoutStore struct {
 	store.Store
 	slow func() // is called when an answer takes long; or nil
+}
+
+// Proves passes the question on: see leasehold.Proof.
+func (p timeoutStore) Proves(storeName, use string) error { return proves(p.Store, storeName, use) }
+
+// proves asks a store that may have an opinion.
+func proves(st store.Store, storeName, use string) error {
+	if own, ok := st.(leasehold.Proof); ok {
+		return own.Proves(storeName, use)
+	}
+	return nil
 }
 
 // withTimeout gives a store each of whose answers is waited for, and says so if one takes long.

@@ -88,7 +88,7 @@ func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOpti
 	if e.Semaphore != nil {
 		return a.watchSeats(ctx, p, e)
 	}
-	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: opts.Layout, Logger: a.console.logger()}, Renewals: a.verbose})
+	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: opts.Layout, NoIfMatch: opts.NoIfMatch, Logger: a.console.logger()}, Renewals: a.verbose})
 	if err != nil {
 		return &exit{exitUsage, err}
 	}

@@ -6,12 +6,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -46,11 +47,15 @@ func program(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stdout,
 // DELETEs for markers.
 func TestCompete(t *testing.T) {
 	t.Parallel()
-	for _, layout := range leasehold.Layouts {
+	for _, way := range leasetest.Ways {
 		for _, processes := range []string{"1", "3"} {
-			t.Run(string(layout)+" "+processes, func(t *testing.T) {
+			t.Run(way.String()+" "+processes, func(t *testing.T) {
 				t.Parallel()
-				cmd, stdout, stderr := program(t, nil, "--layout", string(layout), "--processes", processes, "--tasks", "6", "--acquisitions", "12", "--hold", "2ms")
+				layout, args := way.Layout, []string{}
+				if way.NoIfMatch {
+					args = []string{"--store", way.URL("file://" + filepath.ToSlash(t.TempDir()))}
+				}
+				cmd, stdout, stderr := program(t, nil, append(args, "--layout", string(layout), "--processes", processes, "--tasks", "6", "--acquisitions", "12", "--hold", "2ms")...)
 				if err := cmd.Run(); err != nil || stderr.Len() > 0 {
 					t.Fatalf("%v\n%s", err, stderr)
 				}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
 )
@@ -18,22 +19,22 @@ import (
 // the lock was held by nobody until its TTL had passed.
 func TestNothingStaysHeld(t *testing.T) {
 	t.Parallel()
-	for _, layout := range leasehold.Layouts {
-		t.Run(string(layout), func(t *testing.T) {
+	for _, way := range leasetest.Ways {
+		t.Run(way.String(), func(t *testing.T) {
 			t.Parallel()
 			st, err := filestore.New(t.TempDir(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			args := []string{"--store", st.String(), "--processes", "3", "--tasks", "9", "--layout", string(layout)}
+			args := []string{"--store", way.URL(st.String()), "--processes", "3", "--tasks", "9", "--layout", string(way.Layout)}
 			cmd, _, stderr := program(t, nil, append(args, "--hold", "1ms", "--acquisitions", "3")...)
 			if err := cmd.Run(); err != nil {
 				t.Fatalf("%v\n%s", err, stderr)
 			}
-			isFree(t, st, layout)
+			isFree(t, st, way)
 			for range 5 {
 				interrupt(t, append(args, "--hold", "1h")...)
-				isFree(t, st, layout)
+				isFree(t, st, way)
 			}
 		})
 	}
@@ -64,9 +65,9 @@ func interrupt(t *testing.T, args ...string) {
 	}
 }
 
-func isFree(t *testing.T, st store.Store, layout leasehold.Layout) {
+func isFree(t *testing.T, st store.Store, way leasetest.Way) {
 	t.Helper()
-	lock, err := leasehold.NewLock(st, "contention/"+string(layout), &leasehold.LockOptions{Layout: layout})
+	lock, err := leasehold.NewLock(st, "contention/"+string(way.Layout), way.Options())
 	if err != nil {
 		t.Fatal(err)
 	}

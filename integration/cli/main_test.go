@@ -11,8 +11,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -30,12 +30,12 @@ func TestScripts(t *testing.T) {
 	clitest.Scripts{Dir: filepath.Join("testdata", "script")}.Run(t)
 }
 
-// layouts are those that a server can carry.
-func layouts(server string) []leasehold.Layout {
+// ways are those that a server can carry.
+func ways(server string) []leasetest.Way {
 	if server == servers.CreateOnly {
-		return []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutMarker}
+		return []leasetest.Way{leasetest.EpochsNoIfMatch, leasetest.MarkerNoIfMatch}
 	}
-	return []leasehold.Layout{leasehold.LayoutObject, leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch, leasehold.LayoutMarker, leasehold.LayoutMarkerIfMatch}
+	return leasetest.Ways
 }
 
 // TestScriptsWithServer runs those for any server, and those for S3, on each server and over each
@@ -50,12 +50,12 @@ func TestScriptsWithServer(t *testing.T) {
 			if name == "versitygw" || name == "minio" { // they check signatures
 				dirs = append(dirs, "testdata/s3-signed")
 			}
-			for _, layout := range layouts(name) {
+			for _, way := range ways(name) {
 				for _, dir := range dirs {
 					// The scripts go on when this function has returned, so that the
 					// server must be stopped by a test that waits for them.
-					t.Run(string(layout)+"/"+filepath.Base(dir), func(t *testing.T) {
-						clitest.Scripts{Dir: filepath.FromSlash(dir), Layout: layout, Setup: clitest.Bucket(t, srv)}.Run(t)
+					t.Run(way.String()+"/"+filepath.Base(dir), func(t *testing.T) {
+						clitest.Scripts{Dir: filepath.FromSlash(dir), Way: way, Setup: clitest.Bucket(t, srv)}.Run(t)
 					})
 				}
 			}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/internal/testenv"
 )
@@ -58,11 +58,14 @@ func Command(t testing.TB, store string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), path, args...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), path, UnderTest.Args(args)...)
 	// The command does not read variables for tests, and would say so.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LEASEHOLD_TEST_") })
+	if store != "" {
+		store = UnderTest.URL(store)
+	}
 	cmd.Env = append(cmd.Env, "LEASEHOLD_STORE="+store)
-	if UnderTest == leasehold.LayoutMarker {
+	if UnderTest == leasetest.MarkerNoIfMatch {
 		cmd.Env = append(cmd.Env, "LEASEHOLD_SWEEP=true")
 	}
 	return cmd
@@ -70,23 +73,23 @@ func Command(t testing.TB, store string, args ...string) *exec.Cmd {
 
 // Scripts are the scripts of one directory, for package testscript.
 type Scripts struct {
-	Dir    string
-	Layout leasehold.Layout                // of all locks: by default UnderTest
-	Setup  func(env *testscript.Env) error // optional
+	Dir   string
+	Way   leasetest.Way                   // of all locks: by default UnderTest
+	Setup func(env *testscript.Env) error // optional
 }
 
 // Run runs them as parallel subtests.
 func (s Scripts) Run(t *testing.T) {
 	t.Helper()
-	if s.Layout == "" {
-		s.Layout = UnderTest
+	if s.Way.Layout == "" {
+		s.Way = UnderTest
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 s.Dir,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("LEASEHOLD_STORE", "file://"+filepath.ToSlash(env.WorkDir)+"/locks")
+			env.Setenv("LEASEHOLD_STORE", s.Way.URL("file://"+filepath.ToSlash(env.WorkDir)+"/locks"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, ".state"))
 			if err := os.Mkdir(filepath.Join(env.WorkDir, "locks"), 0o700); err != nil {
 				return err
@@ -96,7 +99,7 @@ func (s Scripts) Run(t *testing.T) {
 					env.Vars = append(env.Vars, v)
 				}
 			}
-			s.setLayout(env)
+			s.setWay(env)
 			late := time.AfterFunc(10*time.Minute, func() { abort(env) })
 			env.Defer(func() {
 				late.Stop()
@@ -108,7 +111,11 @@ func (s Scripts) Run(t *testing.T) {
 			if s.Setup == nil {
 				return nil
 			}
-			return s.Setup(env)
+			err := s.Setup(env)
+			if bucket := env.Getenv("BUCKET"); bucket != "" {
+				env.Setenv("BUCKET", s.Way.URL(bucket))
+			}
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "until": until, "oneline": s.oneLineOnly, "fill": fill, "lockurl": lockURL,

@@ -2,7 +2,6 @@ package clitest
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,17 +12,20 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// UnderTest is the layout of LEASEHOLD_LAYOUT, which is the default of the command itself too.
-var UnderTest = leasehold.Layout(cmp.Or(os.Getenv("LEASEHOLD_LAYOUT"), string(leasehold.LayoutObject)))
+// UnderTest is the way that locks are stored in.
+var UnderTest = leasetest.UnderTest()
 
-// setLayout has the commands of a script use the layout, and delete the markers of holders
-// that died.
-func (s *Scripts) setLayout(env *testscript.Env) {
-	env.Setenv("LEASEHOLD_LAYOUT", string(s.Layout))
-	if s.Layout == leasehold.LayoutMarker {
+// setWay has the commands of a script store locks in this way, and delete the markers of holders
+// that died. QUERY is how the URL of a lock ends, and MORE if it has other parameters.
+func (s *Scripts) setWay(env *testscript.Env) {
+	env.Setenv("LEASEHOLD_LAYOUT", string(s.Way.Layout))
+	env.Setenv("QUERY", s.Way.URL(""))
+	env.Setenv("MORE", strings.Replace(s.Way.URL(""), "?", "&", 1))
+	if s.Way == leasetest.MarkerNoIfMatch {
 		env.Setenv("LEASEHOLD_SWEEP", "true")
 	}
 }
@@ -32,24 +34,24 @@ func (s *Scripts) setLayout(env *testscript.Env) {
 func (s *Scripts) condition(word string) (bool, error) {
 	switch word {
 	case "object":
-		return s.Layout == leasehold.LayoutObject, nil
+		return s.Way == leasetest.Object, nil
 	case "epochs":
 		return s.epochs(), nil
 	case "marker":
-		return !s.Layout.Tokens(), nil
+		return !s.Way.Tokens(), nil
 	case "if-match":
-		return s.Layout != leasehold.LayoutEpochs && s.Layout != leasehold.LayoutMarker, nil
+		return !s.Way.NoIfMatch, nil
 	case "root":
 		return os.Getuid() == 0, nil // who reads all files
 	case "renewals":
-		return s.Layout != leasehold.LayoutMarker, nil
+		return s.Way.Renews(), nil
 	}
 	return false, fmt.Errorf("unknown condition %q", word)
 }
 
 // epochs reports whether each lease has an object of its own.
 func (s *Scripts) epochs() bool {
-	return s.Layout == leasehold.LayoutEpochs || s.Layout == leasehold.LayoutEpochsIfMatch
+	return s.Way.Layout == leasehold.LayoutEpochs
 }
 
 // Weakness is what is said of markers where they are chosen, once in each process.
@@ -61,7 +63,7 @@ var slow = regexp.MustCompile(`(?m)^leasehold: (releasing|settling|waiting for t
 // talkOf is what the last program wrote to stderr, but for these.
 func (s *Scripts) talkOf(ts *testscript.TestScript) string {
 	text := slow.ReplaceAllString(ts.ReadFile("stderr"), "")
-	if !s.Layout.Tokens() {
+	if !s.Way.Tokens() {
 		text = Weakness.ReplaceAllString(text, "")
 	}
 	return text
@@ -69,13 +71,14 @@ func (s *Scripts) talkOf(ts *testscript.TestScript) string {
 
 // lies is where the lock lies in the scripts' directory store.
 func lies(ts *testscript.TestScript, lock string) string {
-	return filepath.Join(filepath.FromSlash(strings.TrimPrefix(ts.Getenv("LEASEHOLD_STORE"), "file://")), filepath.FromSlash(lock))
+	dir, _, _ := strings.Cut(strings.TrimPrefix(ts.Getenv("LEASEHOLD_STORE"), "file://"), "?")
+	return filepath.Join(filepath.FromSlash(dir), filepath.FromSlash(lock))
 }
 
 // files are the objects of a lock, the one that counts last.
 func (s *Scripts) files(ts *testscript.TestScript, lock string) []string {
 	at := lies(ts, lock)
-	if s.Layout == leasehold.LayoutObject || !s.Layout.Tokens() {
+	if !s.epochs() {
 		return []string{at}
 	}
 	entries, err := os.ReadDir(at)
@@ -135,7 +138,7 @@ func (s *Scripts) usurp(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	all := s.files(ts, args[0])
 	at := all[len(all)-1]
-	if !s.Layout.Tokens() {
+	if !s.Way.Tokens() {
 		ts.Check(os.Remove(at))
 		return
 	}
@@ -144,13 +147,13 @@ func (s *Scripts) usurp(ts *testscript.TestScript, neg bool, args []string) {
 	r, err := record.DecodeIn(record.AnyLayout, body)
 	ts.Check(err)
 	r.Held, r.Holder, r.WriteID = false, "usurper", "usurper.1"
-	switch s.Layout {
-	case leasehold.LayoutObject:
+	switch s.Way {
+	case leasetest.Object:
 		r.Token++
-	case leasehold.LayoutEpochs:
+	case leasetest.EpochsNoIfMatch:
 		r.Token = s.highest(ts, args[0]) + 1
 		at = filepath.Join(filepath.Dir(at), fmt.Sprintf("%010d.json", r.Token))
-	case leasehold.LayoutEpochsIfMatch:
+	case leasetest.Epochs:
 		r.Ended = record.EndedByTakeover // the first of its two writes
 	}
 	body, err = r.Encode()

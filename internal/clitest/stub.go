@@ -72,7 +72,7 @@ func stubStore(ts *testscript.TestScript, neg bool, args []string) {
 		server.Close()
 	})
 	stubs.Store(ts.Getenv("WORK")+args[0], s)
-	ts.Setenv(args[0], "s3://bucket/l?endpoint="+server.URL)
+	ts.Setenv(args[0], "s3://bucket/l?endpoint="+server.URL+ts.Getenv("MORE"))
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s", "AWS_EC2_METADATA_DISABLED": "true"} {
 		ts.Setenv(name, value)
 	}

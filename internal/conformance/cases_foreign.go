@@ -15,8 +15,8 @@ func foreign() map[string]string {
 	good := encoded(r)
 	sealed, closed, marker, beat := r, r, r, r
 	sealed.Move.To, closed.Move.From = "s3://elsewhere/lock", "s3://elsewhere/lock"
-	marker.Layout, marker.Token, marker.Held = record.LayoutMarker, 0, true
-	beat.Layout, beat.Held = record.LayoutSession, true
+	marker.Layout.Name, marker.Token, marker.Held = record.LayoutMarker, 0, true
+	beat.Layout.Name, beat.Held = record.LayoutSession, true
 	last := r
 	last.Token = record.MaxToken
 	table, err := record.Table{Size: 1, Token: 1, WriteID: "runner.1"}.Encode()

@@ -158,7 +158,7 @@ var plainCases = []Case{
 		r.Session = "sessions/some"
 		// The heartbeat is there and held, so that whoever looks at it sees that the session goes on.
 		beat := t.other(true, 9, 24*time.Hour)
-		beat.Layout = record.LayoutSession
+		beat.Layout.Name = record.LayoutSession
 		body, err := beat.Encode()
 		t.must(err)
 		_, err = t.opts.Store.Put(t.ctx, t.key[:strings.LastIndexByte(t.key, '/')+1]+r.Session, body, store.IfAbsent())

@@ -57,6 +57,7 @@ type Plan struct {
 	Locks      int
 	Mode       Mode
 	Layout     leasehold.Layout
+	NoIfMatch  bool
 
 	// Infrequent is ElectionOptions.Infrequent, with the mode Store, or LockOptions.PollInterval,
 	// with the mode Wait; 0: none.
@@ -85,10 +86,12 @@ func (p Plan) Check() error {
 		return fmt.Errorf("the layout %s with the mode %s: a marker cannot be under a session", p.Layout, p.Mode)
 	case p.Mode == Fair && p.Layout != leasehold.LayoutObject:
 		return fmt.Errorf("the layout %s with the mode %s: a fair lock is one object of its own kind", p.Layout, p.Mode)
-	case p.Layout == leasehold.LayoutMarker:
-		return fmt.Errorf("the layout %s does not renew leases, so nothing is held for a month: each acquisition costs a PUT and its release a DELETE", p.Layout)
-	case budgets[p.Layout].renew == Requests{}:
-		return fmt.Errorf("there is no layout %q", p.Layout)
+	case p.Layout == leasehold.LayoutObject && p.NoIfMatch:
+		return fmt.Errorf("the layout %s needs If-Match: without it, use the layout %s", p.Layout, leasehold.LayoutEpochs)
+	case p.Layout == leasehold.LayoutMarker && p.NoIfMatch:
+		return fmt.Errorf("the layout %s does not renew leases, so nothing is held for a month: each acquisition costs a PUT and its release a DELETE", p.way())
+	case p.budget().renew == Requests{}:
+		return fmt.Errorf("there is no layout %q", p.way())
 	case p.Infrequent < 0 || p.Infrequent > 0 && p.Mode != Store && p.Mode != Wait:
 		return fmt.Errorf("an infrequent interval of %v with the mode %s: it is for followers that look at the store, and for waiters", p.Infrequent, p.Mode)
 	case p.Changes < 0 || p.Changes > p.most() || math.IsNaN(p.Changes):
@@ -99,11 +102,11 @@ func (p Plan) Check() error {
 
 // CheckAt is Check, and says why the plan cannot be computed for a store.
 func (p Plan) CheckAt(at *Price) error {
-	if p.Members > 0 && (budgets[p.Layout].claims > 0 || p.Layout == leasehold.LayoutMarkerIfMatch) {
+	if p.Members > 0 && p.Layout != leasehold.LayoutObject {
 		return fmt.Errorf("the layout %s on a quorum is not computed: use the layout %s", p.Layout, leasehold.LayoutObject)
 	}
-	if at.Unordered && budgets[p.Layout].renewals > 0 {
-		return fmt.Errorf("the layout %s on %s: listings there are in no order, so each reads a day of epochs, which is not computed: use another layout", p.Layout, at.Title)
+	if at.Unordered && p.budget().renewals > 0 {
+		return fmt.Errorf("the layout %s on %s: listings there are in no order, so each reads a day of epochs, which is not computed: use another layout", p.way(), at.Title)
 	}
 	return p.Check()
 }
@@ -127,7 +130,7 @@ type Part struct {
 
 // Parts are the requests in a month, by who makes them.
 func (p Plan) Parts() []Part {
-	locks, b := float64(p.Locks), budgets[p.Layout]
+	locks, b := float64(p.Locks), p.budget()
 	changes := p.Changes * Month.Hours() / 24 * locks
 	holders := Part{"holders", p.Locks, b.renew.Times(p.renewals() * locks)}
 	others := Part{"followers", p.Locks * (p.Candidates - 1), Requests{}}

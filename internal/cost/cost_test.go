@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/cost"
+	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
 // usual is a plan with the default TTL.
@@ -47,12 +48,13 @@ func TestPlansThatCannotBe(t *testing.T) {
 		"the TTL 10ms is not between 1s and 24h0m0s": func(p *cost.Plan) { p.TTL = 10 * time.Millisecond },
 		"0 candidates":                       func(p *cost.Plan) { p.Candidates = 0 },
 		"-1 locks":                           func(p *cost.Plan) { p.Locks = -1 },
-		"a marker cannot be under a session": func(p *cost.Plan) { p.Mode, p.Layout = cost.Session, leasehold.LayoutMarkerIfMatch },
+		"a marker cannot be under a session": func(p *cost.Plan) { p.Mode, p.Layout = cost.Session, leasehold.LayoutMarker },
 		"a fair lock is one object":          func(p *cost.Plan) { p.Mode, p.Layout = cost.Fair, leasehold.LayoutEpochs },
 		"followed through 0 to 144":          func(p *cost.Plan) { p.Mode, p.Changes = cost.Fair, 145 },
 		`there is no mode "watch"`:           func(p *cost.Plan) { p.Mode = "watch" },
 		`there is no layout "quorum"`:        func(p *cost.Plan) { p.Layout = "quorum" },
-		"does not renew leases":              func(p *cost.Plan) { p.Layout = leasehold.LayoutMarker },
+		"the layout marker without If-Match does not renew leases": func(p *cost.Plan) { p.Layout, p.NoIfMatch = leasehold.LayoutMarker, true },
+		"the layout object needs If-Match":                         func(p *cost.Plan) { p.NoIfMatch = true },
 		"for followers that look at the store": func(p *cost.Plan) {
 			p.Mode, p.Infrequent = cost.Peer, time.Second
 		},
@@ -68,7 +70,7 @@ func TestPlansThatCannotBe(t *testing.T) {
 		}
 	}
 	epochs := usual
-	epochs.Layout = leasehold.LayoutEpochs
+	epochs.Layout, epochs.NoIfMatch = leasehold.LayoutEpochs, true
 	if err := epochs.CheckAt(at(t, "s3-express")); err == nil || epochs.CheckAt(at(t, "s3")) != nil {
 		t.Errorf("epochs where listings are in no order: %v", err)
 	}
@@ -121,7 +123,7 @@ func TestSavings(t *testing.T) {
 	many.Candidates = 1000
 	day.TTL, day.Candidates = 24*time.Hour, 1
 	peer.Mode = cost.Peer
-	epochs.Layout, epochs.Candidates = leasehold.LayoutEpochs, 1
+	epochs.Layout, epochs.NoIfMatch, epochs.Candidates = leasehold.LayoutEpochs, true, 1
 	for _, c := range []struct {
 		p    cost.Plan
 		want []string
@@ -177,10 +179,8 @@ func TestQuorum(t *testing.T) {
 			t.Errorf("%s cannot be on a quorum", a.Name)
 		}
 	}
-	for _, l := range []leasehold.Layout{
-		leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch, leasehold.LayoutMarkerIfMatch,
-	} {
-		several.Layout = l
+	for _, l := range []leasetest.Way{leasetest.Epochs, leasetest.EpochsNoIfMatch, leasetest.Marker} {
+		several.Layout, several.NoIfMatch = l.Layout, l.NoIfMatch
 		if err := several.CheckAt(mean); err == nil || !strings.Contains(err.Error(), "on a quorum is not computed") {
 			t.Errorf("the layout %s: %v", l, err)
 		}

@@ -21,9 +21,9 @@ import (
 var bubble = leasetest.Bubble
 
 // layouts are those in which leases last.
-func layouts() (all []leasehold.Layout) {
-	for _, l := range leasehold.Layouts {
-		if l != leasehold.LayoutMarker {
+func layouts() (all []leasetest.Way) {
+	for _, l := range leasetest.Ways {
+		if l.Renews() {
 			all = append(all, l)
 		}
 	}
@@ -31,9 +31,9 @@ func layouts() (all []leasehold.Layout) {
 }
 
 // modes are those that there are in a layout.
-func modes(layout leasehold.Layout) []Mode {
+func modes(layout leasetest.Way) []Mode {
 	return slices.DeleteFunc(slices.Clone(Modes), func(m Mode) bool {
-		return m == Session && !layout.Tokens() || m == Fair && layout != leasehold.LayoutObject
+		return m == Session && !layout.Tokens() || m == Fair && layout != leasetest.Object
 	})
 }
 
@@ -41,16 +41,16 @@ func modes(layout leasehold.Layout) []Mode {
 func plans() (all []Plan) {
 	for _, layout := range layouts() {
 		for _, mode := range modes(layout) {
-			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 3, Locks: 2, Mode: mode, Layout: layout})
+			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 3, Locks: 2, Mode: mode, Layout: layout.Layout, NoIfMatch: layout.NoIfMatch})
 		}
 		if layout.Tokens() {
-			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 4, Locks: 100, Mode: Session, Layout: layout})
+			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 4, Locks: 100, Mode: Session, Layout: layout.Layout, NoIfMatch: layout.NoIfMatch})
 		}
-		all = append(all, Plan{TTL: time.Minute, Candidates: 2, Locks: 1, Mode: Store, Layout: layout})
-		all = append(all, Plan{TTL: time.Minute, Candidates: 2, Locks: 1, Mode: Wait, Layout: layout})
+		all = append(all, Plan{TTL: time.Minute, Candidates: 2, Locks: 1, Mode: Store, Layout: layout.Layout, NoIfMatch: layout.NoIfMatch})
+		all = append(all, Plan{TTL: time.Minute, Candidates: 2, Locks: 1, Mode: Wait, Layout: layout.Layout, NoIfMatch: layout.NoIfMatch})
 		for _, interval := range []time.Duration{2 * time.Second, 8 * time.Second, 30 * time.Second} {
-			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 2, Locks: 2, Mode: Store, Layout: layout, Infrequent: interval})
-			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 2, Locks: 2, Mode: Wait, Layout: layout, Infrequent: interval / 2})
+			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 2, Locks: 2, Mode: Store, Layout: layout.Layout, NoIfMatch: layout.NoIfMatch, Infrequent: interval})
+			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 2, Locks: 2, Mode: Wait, Layout: layout.Layout, NoIfMatch: layout.NoIfMatch, Infrequent: interval / 2})
 		}
 	}
 	for _, ttl := range []time.Duration{1200 * time.Millisecond, 2400 * time.Millisecond} {
@@ -71,7 +71,7 @@ func within(got, low, high Requests) bool {
 // what they say and up to a twentieth more or less.
 func TestPlansAreCounted(t *testing.T) {
 	for _, p := range plans() {
-		t.Run(fmt.Sprintf("%s %s %v %v", p.Layout, p.Mode, p.TTL, p.Infrequent), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %s %v %v", p.way(), p.Mode, p.TTL, p.Infrequent), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				if err := p.Check(); err != nil {
 					t.Fatal(err)
@@ -89,7 +89,7 @@ func TestPlansAreCounted(t *testing.T) {
 				if len(parts) > 3 {
 					past = p.collection(0).Times(float64(p.Locks) * (1 + time.Hour.Seconds()/protocol.Renewal(p.TTL).Seconds()/collectEvery))
 				}
-				one := budgets[p.Layout].renew.Times(float64(p.Locks))
+				one := p.budget().renew.Times(float64(p.Locks))
 				if p.Mode == Session || p.Mode == Fair {
 					one = put.Times(float64(parts[0].Number))
 				}
@@ -115,7 +115,7 @@ func TestPlansAreCounted(t *testing.T) {
 // TestCollectionsAreCounted: epochs that are older than a day cost what the formulas say.
 func TestCollectionsAreCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := Plan{TTL: time.Minute, Candidates: 1, Locks: 1, Mode: Store, Layout: leasehold.LayoutEpochs}
+		p := Plan{TTL: time.Minute, Candidates: 1, Locks: 1, Mode: Store, Layout: leasehold.LayoutEpochs, NoIfMatch: true}
 		tr, err := newTrial(memstore.New(), "measured", p, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -147,11 +147,11 @@ func TestChangesAreCounted(t *testing.T) {
 	for _, layout := range layouts() {
 		for _, mode := range modes(layout) {
 			changes := 20
-			if mode == Store && layout != leasehold.LayoutEpochs { // whose mean is near the formula, so that chance has to be evened out
+			if mode == Store && layout != leasetest.EpochsNoIfMatch { // whose mean is near the formula, so that chance has to be evened out
 				changes = 100
 			}
 			for _, candidates := range []int{2, 5} {
-				p := Plan{TTL: 15 * time.Second, Candidates: candidates, Locks: 1, Mode: mode, Layout: layout, Changes: float64(24*time.Hour) / float64(pause)}
+				p := Plan{TTL: 15 * time.Second, Candidates: candidates, Locks: 1, Mode: mode, Layout: layout.Layout, NoIfMatch: layout.NoIfMatch, Changes: float64(24*time.Hour) / float64(pause)}
 				t.Run(fmt.Sprintf("%s %s %d", layout, mode, candidates), func(t *testing.T) {
 					bubble(t, func(t *testing.T) {
 						tr, err := newTrial(memstore.New(), "measured", p, 1)
@@ -195,7 +195,7 @@ func TestChangesAreCounted(t *testing.T) {
 						if mode == Peer { // a look because of the change takes the place of a later one
 							low.Get--
 						}
-						if layout == leasehold.LayoutEpochs { // 60 epochs each, of which none is a day old
+						if layout == leasetest.EpochsNoIfMatch { // 60 epochs each, of which none is a day old
 							high = high.Plus(Requests{Get: 1, Put: 0.2, List: 4, Delete: 0.1}.Times(0.7))
 						}
 						if !within(got, low, high) {

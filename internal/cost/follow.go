@@ -11,7 +11,7 @@ import (
 
 // follows is what one follower or waiter asks in a month of a holder that stays.
 func (p Plan) follows() Requests {
-	b, every := budgets[p.Layout], p.Infrequent
+	b, every := p.budget(), p.Infrequent
 	switch {
 	case p.Mode == Peer: // the leader answers, and its word alone counts for so long
 		return b.several().Times(float64(Month) / float64(candidate.Trusted*p.TTL))
@@ -32,7 +32,7 @@ func (p Plan) seldom() float64 { return float64(Month) / float64(protocol.Seldom
 
 // look is what a look costs, on average, which comes so long after the one before.
 func (p Plan) look(after time.Duration) Requests {
-	b := budgets[p.Layout]
+	b := p.budget()
 	none, one, more := shares(float64(after) / float64(protocol.Renewal(p.TTL)))
 	return b.look.Times(none).Plus(b.news.Times(one)).Plus(b.several().Times(more))
 }
@@ -128,7 +128,7 @@ func (p Plan) haste() (all Requests) {
 // release, the next claim, one claim in vain of the former holder (it last saw the lock
 // free), and the looks of the others.
 func (p Plan) change() Requests {
-	b := budgets[p.Layout]
+	b := p.budget()
 	if p.Mode == Fair {
 		return p.turn()
 	}

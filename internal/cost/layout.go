@@ -21,25 +21,42 @@ var (
 	putList = put.Plus(list)
 )
 
-var budgets = map[leasehold.Layout]budget{
-	leasehold.LayoutObject: {
+// A way is a layout, and whether it does without If-Match.
+type way struct {
+	layout    leasehold.Layout
+	noIfMatch bool
+}
+
+var budgets = map[way]budget{
+	{leasehold.LayoutObject, false}: {
 		acquire: put, refused: getPut, renew: put, release: put,
 		look: get, news: get, freed: get, jump: get,
 	},
-	leasehold.LayoutEpochs: {
+	{leasehold.LayoutEpochs, true}: {
 		acquire: putList, refused: getList.Plus(put), renew: putList, release: putList,
 		look: get, news: getList, freed: getList, jump: getList.Plus(get),
 		claims: 1, renewals: 1, releasing: 1,
 	},
-	leasehold.LayoutEpochsIfMatch: {
+	{leasehold.LayoutEpochs, false}: {
 		acquire: putList, refused: getList.Plus(put), renew: put, release: put,
 		look: get, news: get, freed: getList, jump: getList.Plus(get),
 		claims: 1,
 	},
-	leasehold.LayoutMarkerIfMatch: {
+	{leasehold.LayoutMarker, false}: {
 		acquire: put, refused: getPut, renew: put, release: remove,
 		look: get, news: get, freed: get, jump: get,
 	},
+}
+
+// budget is that of the plan's layout.
+func (p Plan) budget() budget { return budgets[way{p.Layout, p.NoIfMatch}] }
+
+// way is the name of the plan's layout, for people.
+func (p Plan) way() string {
+	if p.NoIfMatch {
+		return string(p.Layout) + " without If-Match"
+	}
+	return string(p.Layout)
 }
 
 // epochs is how many of them so many renewals and changes of holder make.

@@ -133,7 +133,7 @@ func (t *trial) key(i int) string { return fmt.Sprintf("%s/%04d", t.prefix, i) }
 
 // elect makes it a candidate of an election.
 func (c *competitor) elect(key string, p Plan, name string, friends *friends) error {
-	opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout}, Infrequent: p.Infrequent}
+	opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout, NoIfMatch: p.NoIfMatch}, Infrequent: p.Infrequent}
 	if p.Mode == Peer {
 		opts.Address, opts.Peers = name, friends
 	}
@@ -156,7 +156,7 @@ func (c *competitor) elect(key string, p Plan, name string, friends *friends) er
 
 // lock makes it a candidate of a lock.
 func (c *competitor) lock(key string, p Plan, name string, _ *friends) error {
-	opts := &leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout, PollInterval: p.Infrequent}
+	opts := &leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout, NoIfMatch: p.NoIfMatch, PollInterval: p.Infrequent}
 	if _, err := leasehold.NewLock(c.requests, key, opts); err != nil {
 		return err
 	}

@@ -145,7 +145,7 @@ func (p Plan) Savings(at *Price) []Saving {
 	}
 	if p.Layout != leasehold.LayoutObject && p.Members == 0 {
 		object := p
-		object.Layout = leasehold.LayoutObject
+		object.Layout, object.NoIfMatch = leasehold.LayoutObject, false
 		try(object, "--layout object", "it needs If-Match, and keeps no history")
 	}
 	slices.SortStableFunc(all, func(a, b Saving) int { return cmp.Compare(b.USD, a.USD) })

@@ -32,7 +32,7 @@ const (
 // many. Epochs that change in between are read again, 8 times at most.
 func LookAny(ctx context.Context, st store.Store, key string) (Snapshot, error) {
 	one, err := Found{Key: key, store: st}.Look(ctx)
-	if err == nil && one.Record.Layout == record.LayoutSession {
+	if err == nil && one.Record.Layout == heartbeat {
 		one, err = Snapshot{}, fmt.Errorf("the object %v is %w: it is the heartbeat of a session", Object{st, key}, record.ErrForeign)
 	}
 	foreign := errors.Is(err, record.ErrForeign)
@@ -57,7 +57,7 @@ func LookAny(ctx context.Context, st store.Store, key string) (Snapshot, error) 
 
 // lookOf returns the user's name for what is there.
 func lookOf(s Snapshot) string {
-	switch name := s.Record.Layout; {
+	switch name := s.Record.Layout.Name; {
 	case !s.Exists:
 		return "something that this version does not understand"
 	case name == "":
@@ -67,7 +67,7 @@ func lookOf(s Snapshot) string {
 	}
 }
 
-// any reads the highest epoch of either layout with epochs. A record of another layout is an
+// any reads the highest epoch, whether the lock is used with If-Match or without. A record of another layout is an
 // error; no record at all is not.
 func (e Epochs) any(ctx context.Context, st store.Store) (Snapshot, error) {
 	for range mostLooks {
@@ -81,7 +81,7 @@ func (e Epochs) any(ctx context.Context, st store.Store) (Snapshot, error) {
 			continue // as in latest: it must be the very object that was listed
 		case err != nil:
 			return Snapshot{}, err
-		case s.Record.Layout != EpochsName && s.Record.Layout != EpochsIfMatchName:
+		case s.Record.Layout.Name != record.LayoutEpochs:
 			return Snapshot{}, misplaced(st, top.Key)
 		}
 		return e.at(e.number(top.Key), s), nil

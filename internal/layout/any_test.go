@@ -30,24 +30,25 @@ func TestLookAny(t *testing.T) {
 		if s := found("none", "1 GET, 0 PUT, 1 LIST, 0 DELETE"); s.Exists {
 			t.Errorf("there is none, and it is %+v", s)
 		}
-		for name, l := range map[string]layout.Layout{
-			"":                       layout.Object{Store: st, Key: "o"},
-			record.LayoutMarker:      layout.Marker{Store: st, Key: "m"},
-			layout.EpochsName:        layout.Epochs{Store: st, Key: "e"},
-			layout.EpochsIfMatchName: layout.Epochs{Store: st, Key: "i", IfMatch: true},
+		for want, l := range map[record.Layout]layout.Layout{
+			{}:                          layout.Object{Store: st, Key: "o"},
+			{Name: record.LayoutMarker}: layout.Marker{Store: st, Key: "m"},
+			{Name: record.LayoutEpochs}: layout.Epochs{Store: st, Key: "e"},
+			{Name: record.LayoutEpochs, IfMatch: true}: layout.Epochs{Store: st, Key: "i", IfMatch: true},
 		} {
+			name := want.Name
 			var before layout.Snapshot
 			if name == record.LayoutMarker {
 				before = look(t, l, "")
 			}
 			written := write(t, l, candidate.Claim, before)
-			want := "1 GET, 0 PUT, 1 LIST, 0 DELETE"
+			requests := "1 GET, 0 PUT, 1 LIST, 0 DELETE"
 			if _, ok := l.(layout.Epochs); ok {
-				want = "2 GET, 0 PUT, 1 LIST, 0 DELETE"
+				requests = "2 GET, 0 PUT, 1 LIST, 0 DELETE"
 			}
 			key := l.String()[strings.LastIndexByte(l.String(), '/')+1:]
-			s := found(key, want)
-			if s.Record.Layout != name || s.Version != written.Version || s.Record.Epoch != written.Record.Epoch || !s.Record.Held {
+			s := found(key, requests)
+			if s.Record.Layout != want || s.Version != written.Version || s.Record.Epoch != written.Record.Epoch || !s.Record.Held {
 				t.Errorf("%q looks like %+v, want %+v", name, s, written)
 			}
 			if own := look(t, l, ""); own.Version != s.Version {
@@ -60,8 +61,8 @@ func TestLookAny(t *testing.T) {
 // TestLookAnyIsAmbiguous: of two locks under one name none is chosen, whatever they are.
 func TestLookAnyIsAmbiguous(t *testing.T) {
 	for _, upper := range []string{"object", "marker", "something that this version does not understand"} {
-		for _, lower := range []string{layout.EpochsName, layout.EpochsIfMatchName, "something that this version does not understand"} {
-			t.Run(upper+"/"+lower, func(t *testing.T) {
+		for way, lower := range []string{"epochs", "epochs", "something that this version does not understand"} {
+			t.Run(fmt.Sprint(upper, "/", lower, way), func(t *testing.T) {
 				st := &tapped{Store: memstore.New()}
 				switch upper {
 				case "object":
@@ -72,8 +73,8 @@ func TestLookAnyIsAmbiguous(t *testing.T) {
 				default:
 					plant(t, st, "l", "pid 7")
 				}
-				if e := (layout.Epochs{Store: st, Key: "l", IfMatch: lower == layout.EpochsIfMatchName}); lower == e.Name() {
-					write(t, e, candidate.Claim, layout.Snapshot{})
+				if lower == "epochs" {
+					write(t, layout.Epochs{Store: st, Key: "l", IfMatch: way == 1}, candidate.Claim, layout.Snapshot{})
 				} else {
 					plant(t, st, layout.EpochKey("l", 1), `{"format":9}`)
 				}
@@ -163,13 +164,11 @@ func TestLookAnyAtManyEpochs(t *testing.T) {
 		for i := range 9_999 { // made by hand: only their keys matter
 			plant(t, st.Store, layout.EpochKey(e.Key, int64(i+1)), "{}")
 		}
-		body, err := newRecord(false).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		plant(t, st.Store, layout.EpochKey(e.Key, 10_000), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, e.Name()), 1))
+		body := free(t, e.Layout())
+		plant(t, st.Store, layout.EpochKey(e.Key, 10_000), body)
 		collected(t, e, layout.DefaultCollection)
 		var s layout.Snapshot
+		var err error
 		cost := st.cost(func() { s, err = layout.LookAny(t.Context(), st, e.Key) })
 		if err != nil || s.Record.Epoch != 10_000 || cost != "2 GET, 0 PUT, 2 LIST, 0 DELETE" {
 			t.Errorf("%+v, %v for %s", s, err, cost)

@@ -14,12 +14,6 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// The names of the layouts with epochs, in their records.
-const (
-	EpochsName        = "epochs"
-	EpochsIfMatchName = "epochs+if-match"
-)
-
 // Epochs keeps a lock in numbered objects, KEY/0000000042.json, each of which is only created
 // if absent. The highest number counts. A token is the number of the object that its
 // acquisition created.
@@ -31,7 +25,7 @@ const (
 // With IfMatch, renewals and releases overwrite the object, and only an acquisition creates the
 // next one. To take over from a dead holder, a candidate overwrites that holder's object first,
 // so that none of its renewals can land any more. The two ways must not meet in one lock, so
-// records name their way.
+// records say which one they are of.
 //
 // Both are modelled in spec.
 type Epochs struct {
@@ -42,12 +36,9 @@ type Epochs struct {
 
 func (e Epochs) String() string { return Object{e.Store, e.Key}.String() }
 
-// Name returns the layout's name in its records.
-func (e Epochs) Name() string {
-	if e.IfMatch {
-		return EpochsIfMatchName
-	}
-	return EpochsName
+// Layout returns the layout of its records.
+func (e Epochs) Layout() record.Layout {
+	return record.Layout{Name: record.LayoutEpochs, IfMatch: e.IfMatch}
 }
 
 // MaxEpoch is the last number: one more digit would come before it in byte order, and a listing
@@ -181,7 +172,7 @@ func (e Epochs) latest(ctx context.Context, known listing, guess Snapshot) (Snap
 var errMoved = errors.New("the epochs change faster than they can be read")
 
 func (e Epochs) read(ctx context.Context, n int64, unless store.Version) (Snapshot, error) {
-	s, err := get(ctx, e.Store, EpochKey(e.Key, n), e.Name(), unless)
+	s, err := get(ctx, e.Store, EpochKey(e.Key, n), e.Layout(), unless)
 	if err != nil && !errors.Is(err, record.ErrMoved) {
 		return Snapshot{}, err
 	}
@@ -283,7 +274,7 @@ func (e Epochs) create(ctx context.Context, n int64, r record.Record) (Snapshot,
 }
 
 func (e Epochs) put(ctx context.Context, n int64, r record.Record, only store.Condition) (Snapshot, error) {
-	s, err := put(ctx, e.Store, EpochKey(e.Key, n), e.Name(), r, only)
+	s, err := put(ctx, e.Store, EpochKey(e.Key, n), e.Layout(), r, only)
 	if err != nil {
 		return Snapshot{}, err
 	}

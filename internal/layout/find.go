@@ -71,7 +71,7 @@ func getAny(ctx context.Context, st store.Store, key string) (Snapshot, error) {
 
 // RecordOf returns what a table has in common with a lock's record.
 func RecordOf(t record.Table) record.Record {
-	return record.Record{Layout: record.LayoutTable, Held: len(t.Holders) > 0, Token: t.Token}
+	return record.Record{Layout: record.Layout{Name: record.LayoutTable}, Held: len(t.Holders) > 0, Token: t.Token}
 }
 
 // Look reads the lock or semaphore. It costs one Get. With epochs, it costs one List before
@@ -90,7 +90,7 @@ func (f Found) Look(ctx context.Context) (Snapshot, error) {
 	if errors.Is(err, store.ErrNotExist) {
 		return Snapshot{Date: store.DateOf(err)}, nil
 	}
-	if name := s.Record.Layout; err == nil && f.epochs != (name == EpochsName || name == EpochsIfMatchName) {
+	if err == nil && f.epochs != (s.Record.Layout.Name == record.LayoutEpochs) {
 		return Snapshot{}, misplaced(f.store, key)
 	}
 	s.Record.Epoch = n

@@ -23,6 +23,9 @@ type Heartbeat struct {
 	Freed func() *record.Freed
 }
 
+// heartbeat is the layout of its records.
+var heartbeat = record.Layout{Name: record.LayoutSession}
+
 func (h Heartbeat) String() string { return Object{h.Store, h.Key}.String() }
 
 // Look costs one Get.
@@ -30,7 +33,7 @@ func (h Heartbeat) Look(ctx context.Context, unless protocol.Version) (Snapshot,
 	if strings.HasPrefix(h.Key, up) {
 		return Snapshot{}, &store.Error{Op: "get", Key: h.Key, Kind: store.ErrInvalid, Cause: errOutside}
 	}
-	return look(ctx, h.Store, h.Key, record.LayoutSession, unless)
+	return look(ctx, h.Store, h.Key, heartbeat, unless)
 }
 
 // Dated is like Look, but also finds out the store's time. If a Get does not tell it, as in a
@@ -62,7 +65,7 @@ func (h Heartbeat) Write(ctx context.Context, w candidate.Write) (Snapshot, erro
 	if h.Freed != nil {
 		w.Record.Freed = h.Freed()
 	}
-	return put(ctx, h.Store, h.Key, record.LayoutSession, w.Record, expected(w.Expect))
+	return put(ctx, h.Store, h.Key, heartbeat, w.Record, expected(w.Expect))
 }
 
 // errOutside: the session's absence there would mean nothing.
@@ -95,7 +98,7 @@ func follow(way, key string) string {
 }
 
 // look reads a record kept in one object, which may be absent.
-func look(ctx context.Context, st store.Store, key, layout string, unless protocol.Version) (Snapshot, error) {
+func look(ctx context.Context, st store.Store, key string, layout record.Layout, unless protocol.Version) (Snapshot, error) {
 	s, err := get(ctx, st, key, layout, store.Version(unless))
 	if errors.Is(err, store.ErrNotExist) {
 		return Snapshot{Date: store.DateOf(err)}, nil

@@ -32,9 +32,27 @@ type Layout interface {
 	String() string
 }
 
-// Default is the layout of a lock whose options name none. It is a variable so that whole suites can
-// run over another one: go test -ldflags "-X github.com/leasehold/leasehold/internal/layout.Default=epochs".
+// Default is the way in which a lock is stored whose options name no layout: see Way. It is a variable
+// so that whole suites can run over another one:
+//
+//	go test -ldflags "-X 'github.com/leasehold/leasehold/internal/layout.Default=epochs without If-Match'"
 var Default = "object"
+
+// Way returns the name of a layout that is used with If-Match, or without. Proofs have it for what a
+// store is good for.
+func Way(layout string, noIfMatch bool) string {
+	if noIfMatch {
+		layout += withoutIfMatch
+	}
+	return layout
+}
+
+// SplitWay undoes Way.
+func SplitWay(way string) (layout string, noIfMatch bool) {
+	return strings.CutSuffix(way, withoutIfMatch)
+}
+
+const withoutIfMatch = " without If-Match"
 
 // A Snapshot is the result of a Look.
 type Snapshot struct {
@@ -68,13 +86,13 @@ func (o Object) String() string {
 
 // Look costs one Get. During a cooldown, it costs one more if the store did not tell its time.
 func (o Object) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
-	s, err := look(ctx, o.Store, o.Key, "", unless)
+	s, err := look(ctx, o.Store, o.Key, record.Layout{}, unless)
 	return restDated(ctx, o.Store, o.Key+".clock", s, err)
 }
 
 // Write costs one Put.
 func (o Object) Write(ctx context.Context, w candidate.Write) (Snapshot, error) {
-	return put(ctx, o.Store, o.Key, "", w.Record, expected(w.Expect))
+	return put(ctx, o.Store, o.Key, record.Layout{}, w.Record, expected(w.Expect))
 }
 
 // Proven returns what Look would have shown when the object had this body and version, if they
@@ -98,13 +116,13 @@ func expected(v protocol.Version) store.Condition {
 }
 
 // get reads a record of a layout.
-func get(ctx context.Context, st store.Store, key, layout string, unless store.Version) (Snapshot, error) {
+func get(ctx context.Context, st store.Store, key string, layout record.Layout, unless store.Version) (Snapshot, error) {
 	obj, err := st.Get(ctx, key, unless)
 	return decoded(st, key, layout, obj, err)
 }
 
 // decoded returns what the answer to a Get shows of a layout's record.
-func decoded(st store.Store, key, layout string, obj *store.Object, err error) (Snapshot, error) {
+func decoded(st store.Store, key string, layout record.Layout, obj *store.Object, err error) (Snapshot, error) {
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return Snapshot{}, fmt.Errorf("the object %v is %w: %w", Object{st, key}, record.ErrForeign, err)
@@ -123,7 +141,7 @@ func decoded(st store.Store, key, layout string, obj *store.Object, err error) (
 }
 
 // put writes a record of a layout.
-func put(ctx context.Context, st store.Store, key, layout string, r record.Record, only store.Condition) (Snapshot, error) {
+func put(ctx context.Context, st store.Store, key string, layout record.Layout, r record.Record, only store.Condition) (Snapshot, error) {
 	r.Layout = layout
 	text := r
 	text.Session = wayTo(r.Session, key)

@@ -101,6 +101,24 @@ func ways(t *testing.T, f func(t *testing.T, e layout.Epochs, st *tapped)) {
 
 var serial int
 
+// text is a record's body.
+func text(t *testing.T, r record.Record) string {
+	t.Helper()
+	body, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// free is the body of a record of the layout that is free.
+func free(t *testing.T, l record.Layout) string {
+	t.Helper()
+	r := newRecord(false)
+	r.Layout = l
+	return text(t, r)
+}
+
 // a record that is held, or free, with a write ID of its own.
 func newRecord(held bool) record.Record {
 	serial++
@@ -175,10 +193,10 @@ func wants(t *testing.T, what string, got, want any) {
 // TestRegister: over each layout the same reads and writes mean the same.
 func TestRegister(t *testing.T) {
 	for name, at := range map[string]func(st store.Store) layout.Layout{
-		"object":          func(st store.Store) layout.Layout { return layout.Object{Store: st, Key: "l"} },
-		"epochs":          func(st store.Store) layout.Layout { return layout.Epochs{Store: st, Key: "l"} },
-		"epochs+if-match": func(st store.Store) layout.Layout { return layout.Epochs{Store: st, Key: "l", IfMatch: true} },
-		"marker+if-match": func(st store.Store) layout.Layout { return layout.Marker{Store: st, Key: "l", IfMatch: true} },
+		"object":                  func(st store.Store) layout.Layout { return layout.Object{Store: st, Key: "l"} },
+		"epochs":                  func(st store.Store) layout.Layout { return layout.Epochs{Store: st, Key: "l", IfMatch: true} },
+		"epochs without If-Match": func(st store.Store) layout.Layout { return layout.Epochs{Store: st, Key: "l"} },
+		"marker":                  func(st store.Store) layout.Layout { return layout.Marker{Store: st, Key: "l", IfMatch: true} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			stores(t, func(t *testing.T, st *tapped) {
@@ -248,11 +266,9 @@ func TestLostAnswers(t *testing.T) {
 func TestListedThenRead(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		first := write(t, e, candidate.Claim, look(t, e, ""))
-		late, err := newRecord(true).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		body := strings.Replace(string(late), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, first.Record.Layout), 1)
+		late := newRecord(true)
+		late.Layout = first.Record.Layout
+		body := text(t, late)
 		listed := false
 		st.before = func(op, key string) {
 			switch {
@@ -335,7 +351,7 @@ func TestForeignEpoch(t *testing.T) {
 		other := e
 		other.IfMatch = !e.IfMatch
 		remove(t, st, key)
-		if _, err := other.Look(t.Context(), ""); !errors.Is(err, record.ErrForeign) || !strings.Contains(err.Error(), "belongs to the layout") {
+		if _, err := other.Look(t.Context(), ""); !errors.Is(err, record.ErrForeign) || !strings.Contains(err.Error(), "its lock is used with") {
 			t.Errorf("the other way gives %v", err)
 		}
 	})
@@ -372,8 +388,8 @@ func TestNested(t *testing.T) {
 func TestLastNumber(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		last := e
-		body, _ := newRecord(false).Encode()
-		plant(t, st, layout.EpochKey(e.Key, layout.MaxEpoch), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, map[bool]string{false: "epochs", true: "epochs+if-match"}[e.IfMatch]), 1))
+		body := free(t, e.Layout())
+		plant(t, st, layout.EpochKey(e.Key, layout.MaxEpoch), body)
 		s := look(t, last, "")
 		_, err := last.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Over: s.Record, Expect: s.Version})
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "another name") || st.put != 1 || !layout.WriteDone(s, err).Fatal {
@@ -418,8 +434,8 @@ func TestNumbersForTheLastLease(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		for from, ok := range map[int64]bool{layout.LastClaim - 1: true, layout.LastClaim: false, layout.LastClaim + 5: false} {
 			e.Key = fmt.Sprint("from/", from)
-			body, _ := newRecord(false).Encode()
-			plant(t, st, layout.EpochKey(e.Key, from), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, e.Name()), 1))
+			body := free(t, e.Layout())
+			plant(t, st, layout.EpochKey(e.Key, from), body)
 			s, err := e.Write(t.Context(), candidate.Write{Op: candidate.Claim, Record: newRecord(true), Expect: look(t, e, "").Version})
 			if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "another name") {
 				t.Errorf("a claim over %d: %v", from, err)
@@ -573,7 +589,7 @@ func (s *timid) Get(ctx context.Context, key string, unless store.Version) (*sto
 // TestRestIsDated: a look at a lock that rests finds out how old the rest is, by one more request
 // where the store does not tell with the first; of any other lock it does not ask.
 func TestRestIsDated(t *testing.T) {
-	for _, name := range []string{"object", "epochs", "epochs+if-match"} {
+	for _, name := range []string{"object", "epochs", "epochs without If-Match"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := &timid{Store: memstore.New()}
@@ -581,7 +597,7 @@ func TestRestIsDated(t *testing.T) {
 					if name == "object" {
 						return layout.Object{Store: st, Key: key}
 					}
-					return layout.Epochs{Store: st, Key: key, IfMatch: name == "epochs+if-match"}
+					return layout.Epochs{Store: st, Key: key, IfMatch: name == "epochs"}
 				}
 				write := func(key string, rest *record.Rest) {
 					r := record.Record{Token: 1, TTL: time.Second, WriteID: "me.1", Rest: rest}

@@ -22,7 +22,7 @@ import (
 // it, or a claim if it is old enough by the store's own clock.
 //
 // An unrecognized object in the marker's place is another tool's marker. Candidates wait for
-// its end, and neither overwrite nor delete it. Our markers also name their holder in
+// its end, and neither overwrite nor delete it. Our markers at KEY.tflock also name their holder in
 // Terraform's format, so Terraform and leasehold can share locks in a bucket.
 type Marker struct {
 	Store   store.Store
@@ -31,6 +31,9 @@ type Marker struct {
 	IfMatch bool
 }
 
+// marker is the layout of its records, which do not say whether they are used with If-Match.
+var marker = record.Layout{Name: record.LayoutMarker}
+
 func (m Marker) String() string { return Object{m.Store, m.Key}.String() }
 
 // Look costs one Get.
@@ -38,13 +41,13 @@ func (m Marker) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 	obj, err := m.Store.Get(ctx, m.Key, store.Version(unless))
 	switch {
 	case errors.Is(err, store.ErrNotExist):
-		return Snapshot{Exists: true, Record: record.Record{Layout: record.LayoutMarker, TTL: m.TTL}, Date: store.DateOf(err)}, nil
+		return Snapshot{Exists: true, Record: record.Record{Layout: marker, TTL: m.TTL}, Date: store.DateOf(err)}, nil
 	case errors.Is(err, store.ErrTooLarge):
 		obj = &store.Object{Version: "too large"}
 	case err != nil:
 		return Snapshot{}, err
 	}
-	r, err := record.DecodeIn(record.LayoutMarker, obj.Body)
+	r, err := record.DecodeIn(marker, obj.Body)
 	if err == nil {
 		return snapshot(r, obj), nil
 	}
@@ -55,7 +58,7 @@ func (m Marker) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 		return Snapshot{}, fmt.Errorf("the object %v is %w", m, other)
 	}
 	return snapshot(record.Record{
-		Layout: record.LayoutMarker, Held: true, Opaque: true, Holder: otherHolder(obj.Body), TTL: m.TTL, WriteID: "?" + string(obj.Version),
+		Layout: marker, Held: true, Opaque: true, Holder: otherHolder(obj.Body), TTL: m.TTL, WriteID: "?" + string(obj.Version),
 	}, obj), nil
 }
 
@@ -74,7 +77,7 @@ func (m Marker) Write(ctx context.Context, w candidate.Write) (Snapshot, error) 
 		}
 		w.Expect = ""
 	}
-	return put(ctx, m.Store, m.Key, record.LayoutMarker, withTFLock(w.Record, m.Key), expected(w.Expect))
+	return put(ctx, m.Store, m.Key, marker, withTFLock(w.Record, m.Key), expected(w.Expect))
 }
 
 // ErrNotExpired: the marker is too young to be swept, or another tool's.

@@ -64,8 +64,8 @@ func TestTenThousandEpochs(t *testing.T) {
 				for i := range n - 3 {
 					plant(t, st.Store, layout.EpochKey(e.Key, int64(i+1)), "{}")
 				}
-				body, _ := newRecord(false).Encode()
-				plant(t, st.Store, layout.EpochKey(e.Key, int64(n-2)), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, e.Name()), 1))
+				body := free(t, e.Layout())
+				plant(t, st.Store, layout.EpochKey(e.Key, int64(n-2)), body)
 				// As those who collect do at every hundredth.
 				collected(t, e, layout.DefaultCollection)
 				s := terms(t, e, 1, look(t, e, ""))
@@ -143,8 +143,8 @@ func TestCollectLeavesWhatIsNotOurs(t *testing.T) {
 		foreign := layout.EpochKey(e.Key, 1)
 		plant(t, st, foreign, "garbage")
 		plant(t, st, e.Key+"/notes.txt", "garbage")
-		body, _ := newRecord(false).Encode()
-		plant(t, st, layout.EpochKey(e.Key, 2), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, e.Name()), 1))
+		body := free(t, e.Layout())
+		plant(t, st, layout.EpochKey(e.Key, 2), body)
 		s := terms(t, e, 3, look(t, e, ""))
 		time.Sleep(time.Hour)
 		var errs, got int

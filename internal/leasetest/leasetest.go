@@ -3,12 +3,15 @@
 package leasetest
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log"
 	"log/slog"
+	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -77,33 +80,98 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// Here is the layout that a test runs over: see layout.Default.
-func Here() leasehold.Layout { return leasehold.Layout(layout.Default) }
+// A Way is how a lock is stored.
+type Way struct {
+	Layout    leasehold.Layout
+	NoIfMatch bool
+}
+
+// The ways that there are.
+var (
+	Object          = Way{Layout: leasehold.LayoutObject}
+	Epochs          = Way{Layout: leasehold.LayoutEpochs}
+	EpochsNoIfMatch = Way{leasehold.LayoutEpochs, true}
+	Marker          = Way{Layout: leasehold.LayoutMarker}
+	MarkerNoIfMatch = Way{leasehold.LayoutMarker, true}
+
+	Ways = []Way{Object, Epochs, EpochsNoIfMatch, Marker, MarkerNoIfMatch}
+)
+
+func (w Way) String() string { return layout.Way(string(w.Layout), w.NoIfMatch) }
+
+// ParseWay undoes String.
+func ParseWay(name string) Way {
+	l, noIfMatch := layout.SplitWay(name)
+	return Way{leasehold.Layout(l), noIfMatch}
+}
+
+// Options are those of a lock that is stored in this way.
+func (w Way) Options() *leasehold.LockOptions {
+	return &leasehold.LockOptions{Layout: w.Layout, NoIfMatch: w.NoIfMatch}
+}
+
+// URL returns a store's URL with which commands store their locks in this way.
+func (w Way) URL(store string) string {
+	switch {
+	case !w.NoIfMatch:
+		return store
+	case strings.Contains(store, "?"):
+		return store + "&if_match=false"
+	}
+	return store + "?if_match=false"
+}
+
+// Args returns a command's arguments, in which the URLs before "--" are those of locks in this way.
+func (w Way) Args(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if strings.Contains(arg, "://") && !strings.Contains(arg, "if_match=") {
+			args[i] = w.URL(arg)
+		}
+	}
+	return args
+}
+
+// UnderTest returns the way that tests of commands run over: LEASEHOLD_LAYOUT, which is the default of
+// commands too, and without If-Match if LEASEHOLD_TEST_NO_IF_MATCH is set.
+func UnderTest() Way {
+	return Way{leasehold.Layout(cmp.Or(os.Getenv("LEASEHOLD_LAYOUT"), string(leasehold.LayoutObject))), os.Getenv("LEASEHOLD_TEST_NO_IF_MATCH") != ""}
+}
+
+// Tokens reports whether its leases have tokens.
+func (w Way) Tokens() bool { return w.Layout.Tokens() }
+
+// Renews reports whether its leases are renewed.
+func (w Way) Renews() bool { return w != MarkerNoIfMatch }
+
+// Here is the way that a test runs over: see layout.Default.
+func Here() Way { return ParseWay(layout.Default) }
 
 // SetHere changes it, and returns a function that changes it back.
-func SetHere(l leasehold.Layout) (undo func()) {
+func SetHere(w Way) (undo func()) {
 	before := layout.Default
-	layout.Default = string(l)
+	layout.Default = w.String()
 	return func() { layout.Default = before }
 }
 
 // HasEpochs reports whether that makes an object for each acquisition.
-func HasEpochs() bool {
-	return Here() == leasehold.LayoutEpochs || Here() == leasehold.LayoutEpochsIfMatch
-}
+func HasEpochs() bool { return Here().Layout == leasehold.LayoutEpochs }
 
-// EveryLayout runs tests over all other layouts.
-func EveryLayout(t *testing.T, tests []func(*testing.T)) {
+// EveryWay runs tests over all other ways.
+func EveryWay(t *testing.T, tests []func(*testing.T)) {
 	t.Helper()
-	for _, l := range leasehold.Layouts {
-		if l == Here() {
+	for _, w := range Ways {
+		if w == Here() {
 			continue
 		}
-		t.Run(string(l), func(t *testing.T) {
-			if times == 1 && strings.HasSuffix(string(l), "+if-match") {
-				t.Skip("differs from the layout of its name in few writes: make layouts runs it")
+		t.Run(w.String(), func(t *testing.T) {
+			if times == 1 && (w == Epochs || w == Marker) {
+				t.Skip("differs from the same layout without If-Match in few writes: make layouts runs it")
 			}
-			defer SetHere(l)()
+			defer SetHere(w)()
 			for _, test := range tests {
 				name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
 				t.Run(name[strings.LastIndex(name, ".Test")+len(".Test"):], test)
@@ -123,7 +191,7 @@ func Needs(t *testing.T, ok bool, reason string) {
 // Patient returns options with which a candidate takes over from a dead holder. Markers that cannot be
 // overwritten must be swept for that.
 func Patient(o leasehold.LockOptions) *leasehold.LockOptions {
-	o.Sweep = Here() == leasehold.LayoutMarker
+	o.Sweep = Here() == MarkerNoIfMatch
 	return &o
 }
 

@@ -41,7 +41,8 @@ func PartyOf(i leasehold.Info) Party {
 
 // Details are the rest of a record.
 type Details struct {
-	Layout     leasehold.Layout  `json:"layout,omitempty"` // unless it is object
+	Layout     leasehold.Layout  `json:"layout,omitempty"`      // unless it is object
+	NoIfMatch  bool              `json:"no_if_match,omitempty"` // of epochs that are used without If-Match
 	TTL        int64             `json:"ttl_ms,omitempty"`
 	Age        *int64            `json:"age_ms,omitempty"` // not there if the store does not tell
 	Abandoned  bool              `json:"abandoned"`
@@ -90,6 +91,7 @@ func Describe(url string, asked leasehold.Layout, i leasehold.Info) Report {
 	if asked != leasehold.LayoutObject {
 		r.Layout = asked
 	}
+	r.NoIfMatch = i.NoIfMatch && i.Layout == leasehold.LayoutEpochs // markers do not say
 	if i.Held && i.Session != "" {
 		r.ExpiresAt = nil // the record is not renewed: the session is
 	}
@@ -107,6 +109,14 @@ func Describe(url string, asked leasehold.Layout, i leasehold.Info) Report {
 		r.Age = &age
 	}
 	return r
+}
+
+// LayoutText is the layout, for people; "" if it is object.
+func (d *Details) LayoutText() string {
+	if d.NoIfMatch {
+		return string(d.Layout) + " without If-Match"
+	}
+	return string(d.Layout)
 }
 
 // DescribeEntry is what is known of a lock, or of a semaphore.

@@ -26,6 +26,7 @@ type wire struct {
 	Meta       map[string]string `json:"meta,omitempty"`
 	Successor  string            `json:"successor,omitempty"`
 	Layout     string            `json:"layout,omitempty"`
+	IfMatch    bool              `json:"if_match,omitempty"`
 	Previous   int64             `json:"previous,omitempty"`
 	MovedTo    string            `json:"moved_to,omitempty"`
 	MovesFrom  string            `json:"moves_from,omitempty"`
@@ -57,7 +58,7 @@ func (r Record) Encode() ([]byte, error) {
 	w := wire{
 		Format: Format, Token: r.Token, State: stateFree, Holder: r.Holder, Address: r.Address,
 		TTL: r.TTL.Milliseconds(), WriteID: r.WriteID, Session: r.Session, Meta: r.Meta, Successor: r.Successor,
-		Layout: r.Layout, Previous: r.Previous, MovedTo: r.Move.To, MovesFrom: r.Move.From, Ended: r.Ended, Freed: r.Freed, Rest: r.Rest,
+		Layout: r.Layout.Name, IfMatch: r.Layout.IfMatch, Previous: r.Previous, MovedTo: r.Move.To, MovesFrom: r.Move.From, Ended: r.Ended, Freed: r.Freed, Rest: r.Rest,
 		AcquiredAt: formatTime(r.AcquiredAt), RenewedAt: formatTime(r.RenewedAt), ExpiresAt: formatTime(r.ExpiresAt),
 		Term: r.Term, TermToken: r.TermToken,
 	}
@@ -90,7 +91,7 @@ func (r Record) Encode() ([]byte, error) {
 }
 
 func (r Record) texts() []string {
-	texts := []string{r.Holder, r.Address, r.Session, r.Successor, r.WriteID, r.Ended, r.Layout, r.Move.To, r.Move.From}
+	texts := []string{r.Holder, r.Address, r.Session, r.Successor, r.WriteID, r.Ended, r.Layout.Name, r.Move.To, r.Move.From}
 	if r.Rest != nil {
 		texts = append(texts, r.Rest.WriteID)
 	}
@@ -102,13 +103,13 @@ func (r Record) texts() []string {
 
 // Decode reads a record of the default layout. Every error matches ErrForeign. An error that
 // matches ErrMoved comes with the record: it is not a lock's, but describes a move.
-func Decode(body []byte) (Record, error) { return DecodeIn("", body) }
+func Decode(body []byte) (Record, error) { return DecodeIn(Layout{}, body) }
 
 // AnyLayout makes DecodeIn read records of all layouts.
-const AnyLayout = "*"
+var AnyLayout = Layout{Name: "*"}
 
-// DecodeIn reads a record of the layout with this name, and of no other.
-func DecodeIn(layout string, body []byte) (Record, error) {
+// DecodeIn reads a record of this layout, and of no other.
+func DecodeIn(layout Layout, body []byte) (Record, error) {
 	r, err := decode(layout, body)
 	switch {
 	case err != nil:
@@ -119,22 +120,22 @@ func DecodeIn(layout string, body []byte) (Record, error) {
 	return r, nil
 }
 
-func decode(layout string, body []byte) (Record, error) {
+func decode(layout Layout, body []byte) (Record, error) {
 	f, err := readObject(body, MaxSize)
 	if err != nil {
 		return Record{}, err
 	}
 	var r Record
-	if err = f.take("layout", &r.Layout); err != nil {
+	if r.Layout, err = f.layout(); err != nil {
 		return Record{}, err
 	}
 	if layout == AnyLayout {
 		layout = r.Layout
 	}
-	if r.Layout != layout {
-		return Record{}, fmt.Errorf("it belongs to the layout %q, not %q", named(r.Layout), named(layout))
+	if err = r.Layout.isNot(layout); err != nil {
+		return Record{}, err
 	}
-	if r.Token, err = f.token(layout != LayoutMarker); err != nil {
+	if r.Token, err = f.token(layout.Name != LayoutMarker); err != nil {
 		return Record{}, err
 	}
 	ttl, err := f.integer("ttl_ms")
@@ -153,6 +154,33 @@ func decode(layout string, body []byte) (Record, error) {
 	r.Unknown = f.rest()
 	return r, nil
 }
+
+// layout moves the record's layout out of f.
+func (f fields) layout() (l Layout, err error) {
+	if err = f.take("layout", &l.Name); err == nil && l.Name == LayoutEpochs {
+		err = f.take("if_match", &l.IfMatch)
+	}
+	return l, err
+}
+
+// isNot returns why a record of the layout l must be left alone by a candidate of another one.
+func (l Layout) isNot(other Layout) error {
+	switch {
+	case l.Name != other.Name:
+		return fmt.Errorf("it belongs to the layout %q, not %q", named(l.Name), named(other.Name))
+	case l.IfMatch && !other.IfMatch:
+		return ErrIfMatch
+	case l != other:
+		return ErrNoIfMatch
+	}
+	return nil
+}
+
+// Why a record of the same layout is of no use: its lock is used in the other way.
+var (
+	ErrIfMatch   = errors.New("its lock is used with If-Match, which NoIfMatch, if_match=false in the store's URL or a Proof forbids here")
+	ErrNoIfMatch = errors.New("its lock is used without If-Match: set NoIfMatch, or if_match=false in the store's URL")
+)
 
 // named returns a layout's name, for people.
 func named(layout string) string {

@@ -145,6 +145,7 @@ type form struct {
 	Meta       map[string]string `json:"meta,omitempty"`
 	Successor  string            `json:"successor,omitempty"`
 	Layout     string            `json:"layout,omitempty"`
+	IfMatch    bool              `json:"if_match,omitempty"`
 	Previous   int64             `json:"previous,omitempty"`
 	Ended      string            `json:"ended,omitempty"`
 	Freed      *record.Freed     `json:"freed,omitempty"`
@@ -183,8 +184,8 @@ func TestEncodeAsJSON(t *testing.T) {
 				f.Meta = r.Meta
 			}
 			if has(4) {
-				r.Successor, r.Layout = s, s
-				f.Successor, f.Layout = s, s
+				r.Successor, r.Layout = s, record.Layout{Name: s, IfMatch: i%2 == 1}
+				f.Successor, f.Layout, f.IfMatch = s, s, r.Layout.IfMatch
 			}
 			if has(5) {
 				r.Previous, r.Ended = -3, s
@@ -238,7 +239,7 @@ const marker = `{"format":1,"state":"held","holder":"web-1","address":"10.0.1.42
 	`"Operation":"leasehold","Path":"prod/terraform.tfstate.tflock","Version":"leasehold","Who":"web-1"}` + "\n"
 
 func TestMarkerThatTerraformReads(t *testing.T) {
-	r, err := record.DecodeIn(record.LayoutMarker, []byte(marker))
+	r, err := record.DecodeIn(record.Layout{Name: record.LayoutMarker}, []byte(marker))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,6 +259,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(strings.TrimSuffix(plain, "}\n") + `,"colour":[null,{"a":1e9}],"":0}`))
 	f.Add([]byte(`{"format":1,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`))
 	f.Add([]byte(`{"format":1,"token":2,"state":"held","ttl_ms":1,"write_id":"x","layout":"epochs","previous":1,"ended":"broken","successor":"b"}`))
+	f.Add([]byte(`{"format":1,"token":2,"state":"held","ttl_ms":1,"write_id":"x","layout":"epochs","if_match":true}`))
+	f.Add([]byte(`{"format":1,"token":2,"state":"held","ttl_ms":1,"write_id":"x","layout":"epoch\u0073","if_match":null}`))
+	f.Add([]byte(`{"format":1,"token":2,"state":"held","ttl_ms":1,"write_id":"x","if_match":"kept"}`))
 	f.Add([]byte(`{"format":1,"state":"held","ttl_ms":1,"write_id":"x","layout":"marker"}`))
 	f.Add([]byte(`{"format":1,"token":1,"state":"held","ttl_ms":1,"write_id":"x","layout":"session","freed":{"count":2,"last":["a","b"]}}`))
 	f.Add([]byte(`{"format":1,"token":1,"state":"held","ttl_ms":1,"write_id":"x","session":"sessions/1"}`))
@@ -274,8 +278,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":2}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := record.DecodeIn(record.AnyLayout, body)
-		if _, inDefault := record.Decode(body); (inDefault == nil) != (err == nil && r.Layout == "") {
-			t.Fatalf("layout %q: %v in the default layout, %v in any", r.Layout, inDefault, err)
+		if _, inDefault := record.Decode(body); (inDefault == nil) != (err == nil && r.Layout == record.Layout{}) {
+			t.Fatalf("layout %v: %v in the default layout, %v in any", r.Layout, inDefault, err)
 		}
 		if err != nil && !errors.Is(err, record.ErrForeign) {
 			t.Fatalf("error of another kind: %v", err)
@@ -287,7 +291,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil && !moved {
 			return
 		}
-		if r.Token < 0 || (r.Token == 0) != (r.Layout == record.LayoutMarker) || r.TTL <= 0 || r.TTL > protocol.MaxTTL || r.WriteID == "" {
+		if r.Token < 0 || (r.Token == 0) != (r.Layout.Name == record.LayoutMarker) || r.TTL <= 0 || r.TTL > protocol.MaxTTL || r.WriteID == "" {
 			t.Fatalf("accepted %+v", r)
 		}
 		again, err := r.Encode()
@@ -319,6 +323,12 @@ func members(t *testing.T, body []byte) map[string]string {
 	if err := json.Unmarshal(body, &all); err != nil {
 		t.Fatal(err)
 	}
+	var layout string
+	if raw, ok := all["layout"]; ok {
+		if err := json.Unmarshal(raw, &layout); err != nil {
+			t.Fatal(err)
+		}
+	}
 	texts := map[string]string{}
 	for name, raw := range all {
 		var compact bytes.Buffer
@@ -326,6 +336,9 @@ func members(t *testing.T, body []byte) map[string]string {
 			t.Fatal(err)
 		}
 		texts[name] = compact.String()
+		if name == "if_match" && layout == record.LayoutEpochs && texts[name] != "true" { // only there it is known
+			delete(texts, name)
+		}
 		if name == "moved_to" || name == "moves_from" { // known if the state says so, and then a text
 			var place string
 			if json.Unmarshal(raw, &place) == nil {
@@ -367,6 +380,7 @@ type vector struct {
 	Name    string `json:"name"`
 	About   string `json:"about,omitempty"`
 	ReadAs  string `json:"read_as"`
+	IfMatch bool   `json:"if_match,omitempty"` // with read_as epochs
 	Body    string `json:"body,omitempty"`
 	Base64  string `json:"body_base64,omitempty"`
 	PadTo   int    `json:"pad_to,omitempty"`
@@ -448,9 +462,9 @@ func (v vector) judged(t *testing.T) vector {
 		}
 		return v
 	}
-	layout := v.ReadAs
-	if layout == "object" {
-		layout = ""
+	layout := record.Layout{Name: v.ReadAs, IfMatch: v.IfMatch}
+	if v.ReadAs == "object" {
+		layout.Name = ""
 	}
 	r, err := record.DecodeIn(layout, v.body(t))
 	if v.Verdict = verdict(err); err != nil {
@@ -648,6 +662,7 @@ func vectors(t *testing.T) (all []vector) {
 	raw("meta-array", "", "foreign", `"session":""`, `"session":"","meta":[]`)
 	raw("time-number", "", "foreign", `"renewed_at":"2026-11-26T09:00:05.125Z"`, `"renewed_at":5`)
 	raw("rest-number", "", "foreign", `"session":""`, `"session":"","rest":5`)
+	raw("if-match-unknown", "a field of another layout is unknown in this one, and kept", "record", `"session":""`, `"session":"","if_match":true`)
 	raw("name-in-another-case", "names are compared as they are: there is no token", "foreign", `"token"`, `"Token"`)
 	raw("of-another-layout", "", "foreign", `"session":""`, `"session":"","layout":"epochs"`)
 	raw("sealed-without-a-place", "", "foreign", `"held"`, `"sealed"`)
@@ -656,20 +671,38 @@ func vectors(t *testing.T) (all []vector) {
 	tooLarge.Name, tooLarge.About, tooLarge.PadTo, tooLarge.Verdict = "too-large", "a byte more", record.MaxSize+1, "foreign"
 	all = append(all, largest, tooLarge)
 
-	add("epochs", "KEY/0000000042.json of a lock in the layout epochs", "epochs", with(func(r *record.Record) { r.Token, r.Previous, r.Layout = 42, 41, "epochs" }))
-	add("epochs+if-match", "the same where a renewal writes over", "epochs+if-match", with(func(r *record.Record) { r.Token, r.Previous, r.Layout = 42, 41, "epochs+if-match" }))
-	add("marker", "a lock that is there while it is held", "marker", with(func(r *record.Record) { r.Token, r.Term, r.TermToken, r.Layout = 0, 0, 0, record.LayoutMarker }))
+	epoch := func(ifMatch bool) record.Record {
+		return with(func(r *record.Record) {
+			r.Token, r.Previous, r.Layout = 42, 41, record.Layout{Name: record.LayoutEpochs, IfMatch: ifMatch}
+		})
+	}
+	add("epochs", "KEY/0000000042.json of a lock in the layout epochs, where a renewal creates the next one", "epochs", epoch(false))
+	add("epochs-if-match", "the same where a renewal overwrites it", "epochs", epoch(true))
+	all[len(all)-1].IfMatch = true
+	add("marker", "a lock that is there while it is held", "marker", with(func(r *record.Record) { r.Token, r.Term, r.TermToken, r.Layout.Name = 0, 0, 0, record.LayoutMarker }))
 	add("heartbeat", "of a session that goes on, and tells of a lock that was released under it", "session", with(func(r *record.Record) {
-		r.Layout, r.Freed = record.LayoutSession, &record.Freed{Count: 1, Last: []string{"9f86d081"}}
+		r.Layout.Name, r.Freed = record.LayoutSession, &record.Freed{Count: 1, Last: []string{"9f86d081"}}
 	}))
 	add("heartbeat-over", "of a session that is over", "session", with(func(r *record.Record) {
-		r.Layout, r.Held, r.Ended = record.LayoutSession, false, "its holder was waited out by host-b/7"
+		r.Layout.Name, r.Held, r.Ended = record.LayoutSession, false, "its holder was waited out by host-b/7"
 	}))
-	for _, name := range []string{"epochs", "epochs+if-match", "marker", "heartbeat"} {
+	again := func(name string, change func(*vector)) {
+		t.Helper()
 		v := all[slices.IndexFunc(all, func(v vector) bool { return v.Name == name })]
-		v.Name, v.About, v.ReadAs, v.Verdict = name+"-as-object", "", "object", "foreign"
+		v.About, v.Verdict = "", "foreign"
+		change(&v)
 		all = append(all, v)
 	}
+	for _, name := range []string{"epochs", "epochs-if-match", "marker", "heartbeat"} {
+		again(name, func(v *vector) { v.Name, v.ReadAs, v.IfMatch = name+"-as-object", "object", false })
+	}
+	again("epochs", func(v *vector) {
+		v.Name, v.About, v.IfMatch = "epochs-by-if-match", "the two ways must not meet in one lock", true
+	})
+	again("epochs-if-match", func(v *vector) { v.Name, v.IfMatch = "epochs-if-match-by-creation", false })
+	again("epochs-if-match", func(v *vector) {
+		v.Name, v.Body = "epochs-if-match-text", strings.Replace(v.Body, `"if_match":true`, `"if_match":"true"`, 1)
+	})
 	table := record.Table{
 		Size: 2, Token: 12, WriteID: "0123456789abcdef0123456789abcdef.9", Turn: 1500 * time.Millisecond,
 		Holders: []record.Seat{

@@ -46,8 +46,7 @@ type Record struct {
 	Session string
 	Meta    map[string]string
 
-	// Layout is the name of the record's layout. Empty: one object, the default.
-	Layout string
+	Layout Layout
 	// Ended is why the lease ended, if not by a release.
 	Ended string
 
@@ -144,8 +143,20 @@ const (
 	EndedByTakeover = "taken over"
 )
 
-// The layouts known to the protocol.
+// A Layout is how a record is stored. The zero value is the default: one object that is
+// overwritten.
+type Layout struct {
+	Name string // empty: the default
+
+	// IfMatch, of LayoutEpochs: a renewal overwrites the epoch's object. Otherwise it creates the
+	// next epoch. The two ways must not meet in one lock (docs/rfc/0006-layouts.md), so they are
+	// two layouts to DecodeIn.
+	IfMatch bool
+}
+
+// The names of the other layouts known to the protocol.
 const (
+	LayoutEpochs  = "epochs"  // a new object for each lease
 	LayoutMarker  = "marker"  // it has no tokens
 	LayoutSession = "session" // a session's heartbeat, which is not a lock
 )

@@ -162,18 +162,28 @@ func TestRecordForPeople(t *testing.T) {
 func TestOtherLayouts(t *testing.T) {
 	t.Parallel()
 	const rest = `"format":1,"state":"free","ttl_ms":1,"write_id":"x"}`
-	for _, c := range []struct{ layout, body, says string }{
-		{"", `{"token":1,"layout":"epochs",` + rest, `it belongs to the layout "epochs", not "object"`},
-		{"epochs", `{"token":1,` + rest, `it belongs to the layout "object", not "epochs"`},
-		{record.LayoutMarker, `{"token":1,"layout":"marker",` + rest, "it has a token"},
-		{record.LayoutMarker, `{"layout":"marker",` + rest, ""},
-		{"epochs", `{"layout":"epochs",` + rest, "it has no token"},
+	marker := record.Layout{Name: record.LayoutMarker}
+	epochs, ifMatch := record.Layout{Name: record.LayoutEpochs}, record.Layout{Name: record.LayoutEpochs, IfMatch: true}
+	for _, c := range []struct {
+		layout     record.Layout
+		body, says string
+	}{
+		{record.Layout{}, `{"token":1,"layout":"epochs",` + rest, `it belongs to the layout "epochs", not "object"`},
+		{epochs, `{"token":1,` + rest, `it belongs to the layout "object", not "epochs"`},
+		{ifMatch, `{"token":1,"if_match":true,` + rest, `it belongs to the layout "object", not "epochs"`},
+		{marker, `{"token":1,"layout":"marker",` + rest, "it has a token"},
+		{marker, `{"layout":"marker",` + rest, ""},
+		{epochs, `{"layout":"epochs",` + rest, "it has no token"},
+		{epochs, `{"token":1,"layout":"epochs","if_match":true,` + rest, "its lock is used with If-Match, which NoIfMatch"},
+		{ifMatch, `{"token":1,"layout":"epochs",` + rest, "its lock is used without If-Match: set NoIfMatch"},
+		{ifMatch, `{"token":1,"layout":"epochs","if_match":false,` + rest, "its lock is used without If-Match: set NoIfMatch"},
+		{ifMatch, `{"token":1,"layout":"epochs","if_match":1,` + rest, "its if_match is not what it should be"},
 	} {
 		r, err := record.DecodeIn(c.layout, []byte(c.body))
 		switch {
 		case c.says == "" && (err != nil || r.Token != 0):
 			t.Errorf("%s: %+v, %v", c.body, r, err)
-		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+		case c.says != "" && (!errors.Is(err, record.ErrForeign) || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("%s: %v, want %s", c.body, err, c.says)
 		}
 	}

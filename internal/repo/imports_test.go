@@ -88,7 +88,7 @@ var rules = []rule{
 	{pkg: "internal/doctest", may: []string{"std"}, not: []string{"testing/..."}},
 	{
 		pkg: "internal/clitest",
-		may: []string{"std", ".", "internal/layout", "internal/record", "internal/servers", "internal/testenv", "internal/watchview", "peer", "github.com/rogpeppe/go-internal/testscript", "golang.org/x/sys/..."},
+		may: []string{"std", ".", "internal/layout", "internal/leasetest", "internal/record", "internal/servers", "internal/testenv", "internal/watchview", "peer", "github.com/rogpeppe/go-internal/testscript", "golang.org/x/sys/..."},
 	},
 	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore", "internal/testenv"}},
 	{pkg: "internal/repo", may: []string{"std"}}, // tests only

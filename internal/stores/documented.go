@@ -68,10 +68,10 @@ var needs = []struct {
 	aspects []string
 }{
 	{"object", []string{"create", "update", "reads"}},
-	{"epochs", []string{"create", "reads", "listings"}},
-	{"epochs+if-match", []string{"create", "update", "reads", "listings"}},
-	{"marker", []string{"create", "reads"}},
-	{"marker+if-match", []string{"create", "update", "reads"}},
+	{"epochs", []string{"create", "update", "reads", "listings"}},
+	{"epochs without If-Match", []string{"create", "reads", "listings"}},
+	{"marker", []string{"create", "update", "reads"}},
+	{"marker without If-Match", []string{"create", "reads"}},
 }
 
 // readDocumented reads what is documented of stores. Every fact has a source and a day.

@@ -43,7 +43,7 @@ func TestPageShowsWhatIsWrong(t *testing.T) {
 		fine.Verdicts = append(fine.Verdicts, probe.Verdict{Use: use, Safe: true})
 	}
 	broken := &probe.Report{
-		Store: "s3://broken", Format: 1,
+		Store: "s3://broken", Format: 2,
 		Verdicts: []probe.Verdict{{Use: "object", Why: []string{"list: <b>a|b</b>"}}},
 		Latency: []probe.Latency{
 			{Op: "get", Count: 200, P50: 420, P99: 12_345},
@@ -78,7 +78,7 @@ func TestPageShowsWhatIsWrong(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	const mod = "\tgithub.com/minio/minio v1.2.3 // indirect\n"
-	const good = `{"format": 1, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`
+	const good = `{"format": 2, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`
 	for _, c := range []struct {
 		name  string
 		files map[string]string // in docs/stores
@@ -178,9 +178,9 @@ func TestCarries(t *testing.T) {
 		"": "not known", "update yes, reads yes": "not known",
 		"create yes, update yes, reads yes, listings yes": "all",
 		"create yes, update yes":                          "perhaps all",
-		"create yes, update partly, reads yes":            "`marker`; perhaps `object`, `epochs`, `epochs+if-match`, `marker+if-match`",
-		"create yes, update no, reads yes, listings yes":  "`epochs`, `marker`",
-		"create yes, update yes, reads yes, listings no":  "`object`, `marker`, `marker+if-match`",
+		"create yes, update partly, reads yes":            "`marker without If-Match`; perhaps `object`, `epochs`, `epochs without If-Match`, `marker`",
+		"create yes, update no, reads yes, listings yes":  "`epochs without If-Match`, `marker without If-Match`",
+		"create yes, update yes, reads yes, listings no":  "`object`, `marker`, `marker without If-Match`",
 		"create no, update yes, reads yes, listings yes":  "none",
 		"create yes, reads no":                            "none",
 	} {
@@ -211,7 +211,7 @@ func TestAnswers(t *testing.T) {
 	const yes = "[yes](https://s.example/doc) | "
 	const cells = yes + "nothing found | nothing found | nothing found | " + yes + "nothing found | nothing found | nothing found | "
 	for _, want := range []string{
-		"| [A\\|B](#s) | " + cells + "`marker`; perhaps `object`, `epochs`, `epochs+if-match`, `marker+if-match` | *read* |\n",
+		"| [A\\|B](#s) | " + cells + "`marker without If-Match`; perhaps `object`, `epochs`, `epochs without If-Match`, `marker` | *read* |\n",
 		"| [P](#p) | " + cells + "[Tried](#tried): `epochs` | *read*, *proven here* |\n",
 		"<a id=\"s\"></a>\n\n### A\\|B: sources\n\n    s3://b\n\nIt would do.\n\n",
 		"- create, reads: **yes**; it does ([source](https://s.example/doc), 2026-01-02)\n- a remark ([source](https://s.example/more), read 2026-01-03)\n",

@@ -196,7 +196,11 @@ func (l *Lock) head(now time.Time, width int) []Line {
 		row("age", about+seconds(old)+" since the last write", Plain)
 	}
 	row("address", plain.Word(i.Address), Plain)
-	row("layout", string(i.Layout), Plain)
+	layout := string(i.Layout)
+	if i.NoIfMatch && i.Layout == leasehold.LayoutEpochs {
+		layout += " without If-Match"
+	}
+	row("layout", layout, Plain)
 	return lines
 }
 

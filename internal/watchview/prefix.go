@@ -93,9 +93,9 @@ func (s *Snapshot) beyond(r Row) bool {
 // those of "a" come after the object "a-b".
 func (r Row) listed() string {
 	switch r.Info.Layout {
-	case leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch:
+	case leasehold.LayoutEpochs:
 		return r.Info.Key + "/"
-	case leasehold.LayoutObject, leasehold.LayoutMarker, leasehold.LayoutMarkerIfMatch:
+	case leasehold.LayoutObject, leasehold.LayoutMarker:
 	}
 	return r.Info.Key
 }

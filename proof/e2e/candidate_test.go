@@ -81,7 +81,7 @@ func candidate(config string) error {
 	e, err := leasehold.NewElection(st, key, &leasehold.ElectionOptions{
 		LockOptions: leasehold.LockOptions{
 			TTL: m.TTL, Holder: m.Holder, Address: l.Addr().String(),
-			Layout: underTest, Sweep: !renewals(),
+			Layout: underTest.Layout, NoIfMatch: underTest.NoIfMatch, Sweep: !renewals(),
 		},
 		Peers: client,
 	})

@@ -61,9 +61,9 @@ func start(t *testing.T, env []string, args ...string) *run {
 func startAs(t *testing.T, path string, env []string, args ...string) *run {
 	t.Helper()
 	// It ends in the clean-up, which comes after the test's context has ended.
-	r := &run{Cmd: exec.CommandContext(context.WithoutCancel(t.Context()), path, args...), done: make(chan struct{})}
-	r.Env = append(os.Environ(), env...)
-	r.Env = append(r.Env, "LEASEHOLD_LAYOUT="+string(underTest))
+	r := &run{Cmd: exec.CommandContext(context.WithoutCancel(t.Context()), path, underTest.Args(args)...), done: make(chan struct{})}
+	r.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LEASEHOLD_TEST_") }), env...)
+	r.Env = append(r.Env, "LEASEHOLD_LAYOUT="+string(underTest.Layout))
 	if !renewals() {
 		r.Env = append(r.Env, "LEASEHOLD_SWEEP=true")
 	}

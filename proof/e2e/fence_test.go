@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencehttp"
 	"github.com/leasehold/leasehold/fence/fencelog"
 	"github.com/leasehold/leasehold/internal/fencetest"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/storeurl"
@@ -227,7 +227,7 @@ func service(t *testing.T, fenced bool) string {
 // another that writes, and goes on writing. With -long 100 times in each place.
 func TestFormerHolderWakesUp(t *testing.T) {
 	t.Parallel()
-	if !underTest.Tokens() || underTest != leasehold.LayoutObject {
+	if !underTest.Tokens() || underTest != leasetest.Object {
 		t.Skip("the same in every layout with tokens: only the token matters")
 	}
 	rounds := 2
@@ -271,7 +271,7 @@ func (s site) sequence(kind string, round int) fencetest.Sequence {
 // test above would prove nothing.
 func TestFormerHolderWithoutAFence(t *testing.T) {
 	t.Parallel()
-	if underTest != leasehold.LayoutObject {
+	if underTest != leasetest.Object {
 		t.Skip("the same in every layout with tokens: only the token matters")
 	}
 	q := site{url: "file://" + t.TempDir() + "/x"}.sequence("http", 0)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
@@ -53,7 +54,7 @@ type line struct {
 // five to a write and one in seven to a read.
 func lines(t *testing.T, size int, test func(t *testing.T, l *line)) {
 	t.Helper()
-	if underTest != leasehold.LayoutObject {
+	if underTest != leasetest.Object {
 		t.Skip("semaphores are the same in every layout")
 	}
 	if _, err := command(); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -25,7 +26,7 @@ func newLockAt(t *testing.T, st store.Store, key string, opts *leasehold.LockOpt
 	if opts == nil {
 		opts = &leasehold.LockOptions{}
 	}
-	opts.Layout, opts.Sweep = underTest, !renewals()
+	opts.Layout, opts.NoIfMatch, opts.Sweep = underTest.Layout, underTest.NoIfMatch, !renewals()
 	lock, err := leasehold.NewLock(st, key, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestCostInRequests(t *testing.T) {
 			}
 			n := st.Counts()
 			get, put, list, del := n.Get-calls.Get, n.Put-calls.Put, n.List-calls.List, n.Delete-calls.Delete
-			if underTest == leasehold.LayoutObject && [4]int{get, put, list, del} != [4]int{c.gets, c.puts, 0, 0} {
+			if underTest == leasetest.Object && [4]int{get, put, list, del} != [4]int{c.gets, c.puts, 0, 0} {
 				t.Errorf("%s: %d GETs, %d PUTs, %d LISTs and %d DELETEs; want %d GETs and %d PUTs", c.what, get, put, list, del, c.gets, c.puts)
 			}
 			if want := (map[string]int{"GET": get + list, "PUT": put, "DELETE": del}); p.requests != nil && !same(sent, want) {
@@ -192,7 +193,7 @@ func TestObjectsThatAreNotLocks(t *testing.T) {
 			"higher format": []byte(`{"format":2,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`),
 		} {
 			key := name
-			if underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutEpochsIfMatch {
+			if underTest.Layout == leasehold.LayoutEpochs {
 				key = layout.EpochKey(name, 1)
 			}
 			if _, err := st.Put(t.Context(), key, body, store.IfAbsent()); err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/s3store"
@@ -120,7 +121,7 @@ func minioStore(t *testing.T, server *servers.Server, bucket string) store.Store
 // tokens grow, and it arrives everywhere.
 func TestMoves(t *testing.T) {
 	t.Parallel()
-	if underTest != leasehold.LayoutObject {
+	if underTest != leasetest.Object {
 		t.Skip("the new place of a lock is the same in every layout")
 	}
 	moves := 9

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/servers"
 )
@@ -163,7 +163,7 @@ func TestHandOverWithPeers(t *testing.T) {
 			// The word of the release proves itself, so nobody has to look; in the other
 			// layouts one object is not all that there is to prove, and where versions are no
 			// hashes nothing proves it.
-			looks := underTest != leasehold.LayoutObject || at.unhashed
+			looks := underTest != leasetest.Object || at.unhashed
 			reads := next.by.do(t, "status").Status.Requests.Reads - before[next.by]
 			if next.by != leader.by && (reads == 0 || looks) {
 				took = append(took, next.At.Sub(asked.At))

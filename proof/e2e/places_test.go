@@ -1,9 +1,9 @@
 // Package e2e_test runs the library and the command over every store, on real servers,
-// in the layout that the variable LEASEHOLD_LAYOUT names.
+// in the layout that the variable LEASEHOLD_LAYOUT names, and without If-Match if
+// LEASEHOLD_TEST_NO_IF_MATCH is set.
 package e2e_test
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/azstore"
@@ -57,17 +57,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// underTest is the layout of all locks here: that of the variable, as for the command.
-var underTest = leasehold.Layout(cmp.Or(os.Getenv("LEASEHOLD_LAYOUT"), string(leasehold.LayoutObject)))
+// underTest is the way that all locks here are stored in.
+var underTest = leasetest.UnderTest()
 
 // renewals reports that leases are renewed. Where they are not, a holder that is gone
 // has to be swept away: every candidate here does.
-func renewals() bool { return underTest != leasehold.LayoutMarker }
+func renewals() bool { return underTest.Renews() }
 
 // serverNames are the servers that can carry the layout.
 func serverNames() []string {
 	names := slices.Clone(servers.Names)
-	if underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutMarker {
+	if underTest.NoIfMatch {
 		names = append(names, servers.CreateOnly)
 	}
 	return names

@@ -15,13 +15,14 @@ import (
 
 // holds are the operations of a holder and of a follower, as docs/permissions.md has them.
 func holds() []string {
-	switch underTest {
+	switch underTest.Layout {
 	case leasehold.LayoutObject:
 		return []string{"get", "put"}
-	case leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch:
+	case leasehold.LayoutEpochs:
 		return []string{"get", "put", "list", "delete"}
+	default:
+		return []string{"get", "put", "delete"}
 	}
-	return []string{"get", "put", "delete"}
 }
 
 // locksIn is the store of locks in a bucket, as an identity sees it.

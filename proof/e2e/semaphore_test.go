@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -16,7 +17,7 @@ import (
 // TestSemaphores: seats go on in the order in which their holders came, those of one that is gone too; and a
 // reader/writer lock is shared by readers alone.
 func TestSemaphores(t *testing.T) {
-	if underTest != leasehold.LayoutObject {
+	if underTest != leasetest.Object {
 		t.Skip("semaphores are the same in every layout")
 	}
 	t.Parallel()

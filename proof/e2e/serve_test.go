@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store/filestore"
 )
 
@@ -55,7 +56,7 @@ func (c *caller) ask(ctx context.Context, path, body string) bool {
 // told; and after that in time.
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
-	if underTest != leasehold.LayoutObject {
+	if underTest != leasetest.Object {
 		t.Skip("the same in every layout")
 	}
 	dir := t.TempDir()

@@ -133,7 +133,7 @@ func (h *household) obey(ctx context.Context, answer *account) error {
 // make makes the locks. waits is told that the wait for one has begun.
 func (h *household) make(waits func(key string)) error {
 	for i := range h.Locks {
-		opts := &leasehold.LockOptions{TTL: h.TTL, Holder: h.Holder, Layout: underTest, Session: h.session}
+		opts := &leasehold.LockOptions{TTL: h.TTL, Holder: h.Holder, Layout: underTest.Layout, NoIfMatch: underTest.NoIfMatch, Session: h.session}
 		if waits != nil {
 			opts.OnWait = func(i leasehold.Info) { waits(i.Key) }
 		}

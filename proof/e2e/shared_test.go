@@ -48,7 +48,7 @@ func TestSessionsEverywhere(t *testing.T) {
 		st := p.open(t)
 		lockOf := func(s *leasehold.Session, n int) *leasehold.Lock {
 			t.Helper()
-			lock, err := leasehold.NewLock(st, fmt.Sprintf("many/%d", n), &leasehold.LockOptions{TTL: ttl, Session: s, Layout: underTest})
+			lock, err := leasehold.NewLock(st, fmt.Sprintf("many/%d", n), &leasehold.LockOptions{TTL: ttl, Session: s, Layout: underTest.Layout, NoIfMatch: underTest.NoIfMatch})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -90,7 +90,7 @@ func bucketOf(t *testing.T, server *servers.Server, newBucket func(*servers.Serv
 // TestStores: every store that tests can start is what docs/stores says it is. A probe
 // makes the requests that it tells of, not more than it said before, and leaves nothing.
 func TestStores(t *testing.T) {
-	if underTest != leasehold.LayoutObject {
+	if underTest != leasetest.Object {
 		t.Skip("the same in every layout: it is about stores")
 	}
 	// With -update one after the other, or each would measure what the others leave it.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -35,7 +35,7 @@ const tfLockKey = "prod/terraform.tfstate.tflock"
 // inBuckets runs test in a bucket of each server, with a resource that is only made once there is a file "go".
 func inBuckets(t *testing.T, test func(t *testing.T, b *tfBucket)) {
 	t.Helper()
-	if underTest != leasehold.LayoutObject {
+	if underTest != leasetest.Object {
 		t.Skip("a lock names its layout here: the same in every layout")
 	}
 	path := servers.Terraform(t)
@@ -130,13 +130,13 @@ func (b *tfBucket) finish() {
 // does, and waits with -lock-timeout; it goes on when the marker is released.
 func TestTerraformWaitsForAMarker(t *testing.T) {
 	t.Parallel()
-	for _, layout := range []leasehold.Layout{leasehold.LayoutMarker, leasehold.LayoutMarkerIfMatch} {
-		t.Run(string(layout), func(t *testing.T) {
+	for _, way := range []leasetest.Way{leasetest.Marker, leasetest.MarkerNoIfMatch} {
+		t.Run(way.String(), func(t *testing.T) {
 			t.Parallel()
 			inBuckets(t, func(t *testing.T, b *tfBucket) {
 				b.finish()
 				done := filepath.Join(b.dir, "done")
-				holder := start(t, b.server.Env(), "run", "--layout", string(layout), "--ttl", "1m", "--holder", "the backup", b.url(), "--",
+				holder := start(t, b.server.Env(), "run", "--layout", string(way.Layout), "--ttl", "1m", "--holder", "the backup", way.URL(b.url()), "--",
 					"sh", "-c", "while [ ! -e "+done+" ]; do sleep 0.05; done")
 				b.wait("leasehold holds the lock", func() bool { _, is := b.lock(); return is })
 				ours, _ := b.lock()
@@ -215,7 +215,7 @@ func TestAMarkerWaitsForTerraform(t *testing.T) {
 func TestTerraformBreaksAMarker(t *testing.T) {
 	t.Parallel()
 	inBuckets(t, func(t *testing.T, b *tfBucket) {
-		holder := start(t, b.server.Env(), "run", "--layout", "marker+if-match", "--ttl", "6s", b.url(), "--", "sleep", "60")
+		holder := start(t, b.server.Env(), "run", "--layout", "marker", "--ttl", "6s", b.url(), "--", "sleep", "60")
 		b.wait("leasehold holds the lock", func() bool { _, is := b.lock(); return is })
 		ours, _ := b.lock()
 		if out, err := b.run("force-unlock", "-force", "another"); err == nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
 // otherVersion builds the command of the base that api/README.md tells of, outside of this clone, and gives its path
@@ -133,7 +134,7 @@ func wants(t *testing.T, r *run, code int) {
 // what a version may change, see docs/stability.md.
 func TestOtherVersion(t *testing.T) {
 	t.Parallel()
-	if underTest != leasehold.LayoutObject {
+	if underTest != leasetest.Object {
 		t.Skip("the same in every layout")
 	}
 	now, err := command()

@@ -107,7 +107,7 @@ func (o owner) Watcher(session string, of *engine.Engine) engine.Owner {
 func (cs *candidates) watcher(p *process, ttl time.Duration, session string, of *engine.Engine) engine.Owner {
 	r := &member{process: p, on: cs.find(session).heartbeat.on, e: of, ttl: ttl, reaps: true}
 	r.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: session} }
-	r.cfg = candidate.Config{TTL: r.ttl, Holder: r.process.String(), Register: candidate.Register{Layout: record.LayoutSession}}
+	r.cfg = candidate.Config{TTL: r.ttl, Holder: r.process.String(), Register: candidate.Register{Layout: record.Layout{Name: record.LayoutSession}}}
 	r.on.reapers = append(r.on.reapers, r)
 	cs.add(r)
 	return owner{cs, r}

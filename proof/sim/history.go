@@ -35,7 +35,7 @@ type Config struct {
 	Without  string // unchecked promises, separated by commas
 }
 
-// A way is a layout, with its part of the protocol's configuration. The server sweeps markers
+// A way is a layout, with If-Match or without, and its part of the protocol's configuration. The server sweeps markers
 // itself, because the layout's sweep reads the real clock.
 type way struct {
 	name string
@@ -47,16 +47,16 @@ var ways = []way{
 	{"object", candidate.Register{}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Object{Store: st, Key: key}
 	}},
-	{"epochs", candidate.Register{Numbered: true, Layout: layout.EpochsName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+	{"epochs without If-Match", candidate.Register{Numbered: true, Layout: layout.Epochs{}.Layout()}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Epochs{Store: st, Key: key}
 	}},
-	{"epochs+if-match", candidate.Register{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+	{"epochs", candidate.Register{Numbered: true, Layout: layout.Epochs{IfMatch: true}.Layout()}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Epochs{Store: st, Key: key, IfMatch: true}
 	}},
-	{"marker", candidate.Register{Tokenless: true, WriteOnce: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+	{"marker without If-Match", candidate.Register{Tokenless: true, WriteOnce: true, Layout: record.Layout{Name: record.LayoutMarker}}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
 		return layout.Marker{Store: st, Key: key, TTL: ttl}
 	}},
-	{"marker+if-match", candidate.Register{Tokenless: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+	{"marker", candidate.Register{Tokenless: true, Layout: record.Layout{Name: record.LayoutMarker}}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
 		return layout.Marker{Store: st, Key: key, TTL: ttl, IfMatch: true}
 	}},
 }

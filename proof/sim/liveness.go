@@ -283,7 +283,7 @@ const settled = 600 * time.Millisecond
 // for a waiter.
 func (w *world) plain(m, holder *member, window time.Duration) traffic {
 	n := renewals(holder.ttl, window)
-	listed := w.name == "epochs" // a listing per renewal, by the sender and by its readers
+	listed := w.name == "epochs without If-Match" // a listing per renewal, by the sender and by its readers
 	if m == holder {
 		if listed {
 			return traffic{reads: n, writes: n}

@@ -122,11 +122,11 @@ func (st *server) foreignBody(l *lock, session bool) []byte {
 	case 1:
 		format = `"format":2`
 	case 2:
-		r.Layout = "another"
+		r.Layout.Name = "another"
 	case 3:
-		r.Layout = "another"
+		r.Layout.Name = "another"
 		if !session {
-			r.Layout = record.LayoutSession
+			r.Layout.Name = record.LayoutSession
 		}
 	default:
 		// This record is readable. With epochs it would be the highest, and others could be

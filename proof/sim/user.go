@@ -347,7 +347,7 @@ func (u *users) beginSession(p *process) {
 	s.heartbeat, p.open = m, s
 	u.sessions = append(u.sessions, s)
 	u.longest = max(u.longest, m.ttl)
-	u.candidates.init(m, candidate.Config{TTL: m.ttl, Holder: p.String(), Register: candidate.Register{Layout: record.LayoutSession}})
+	u.candidates.init(m, candidate.Config{TTL: m.ttl, Holder: p.String(), Register: candidate.Register{Layout: record.Layout{Name: record.LayoutSession}}})
 	_ = m.e.Acquire(context.Background(), candidate.Acquire{Wait: true}, nil, func() {}) // no session, so none can have ended
 }
 

@@ -191,7 +191,7 @@ function facts(o) {
   if (o.renewed_at && !(held && o.session)) add(held ? 'renewed' : 'released', `${moment(o.renewed_at)}, ${span(now() - Date.parse(o.renewed_at))} ago`);
   if (o.ttl_ms) add('TTL', span(o.ttl_ms));
   add('session', o.session);
-  add('layout', o.layout);
+  add('layout', o.no_if_match ? `${o.layout} without If-Match` : o.layout);
   if (o.here) add('here', `${plural(o.here, 'lease')} of this server`);
   if (!o.semaphore) add('waiting here', o.waiting ? plural(o.waiting, 'caller') + ' of this server' : '');
   for (const [name, value] of Object.entries(o.meta || {})) add(`meta ${name}`, value);

@@ -212,6 +212,17 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return err
 }
 
+// Proves asks the wrapped store, if it says what it is good for: see leasehold.Proof.
+func (s *Store) Proves(storeName, use string) error {
+	p, ok := s.inner.(interface {
+		Proves(storeName, use string) error
+	})
+	if !ok {
+		return nil
+	}
+	return p.Proves(storeName, use)
+}
+
 // DeleteIf deletes on a condition through the faults, as a "delete".
 func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
 	if err := store.CheckDeleteIf(ctx, key, v); err != nil {

@@ -303,3 +303,18 @@ func TestImpossibleFaults(t *testing.T) {
 		}()
 	}
 }
+
+// limited is a store that says what it is good for.
+type limited struct{ *memstore.Store }
+
+func (limited) Proves(storeName, use string) error { return errors.New(storeName + " " + use) }
+
+// TestProves: the faults do not hide what the store says of itself. They did, so locks used what it refuses.
+func TestProves(t *testing.T) {
+	if err := faultstore.Wrap(memstore.New(), nil).Proves("a", "b"); err != nil {
+		t.Errorf("of a store without an opinion: %v", err)
+	}
+	if err := faultstore.Wrap(limited{memstore.New()}, nil).Proves("a", "b"); err == nil || err.Error() != "a b" {
+		t.Errorf("of a store with one: %v", err)
+	}
+}

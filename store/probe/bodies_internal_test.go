@@ -202,7 +202,7 @@ var bodyLies = []lie{
 				}
 			}
 		}
-	}, []string{"epochs", "fencelog.Log"}, "", []string{listsCurrent}},
+	}, []string{"epochs", "epochs without If-Match", "fencelog.Log"}, "", []string{listsCurrent}},
 }
 
 // TestProbeRefusesLiesAboutBodies: rivals used to write bodies of one length, that differed in

@@ -323,7 +323,7 @@ func TestDeleteRacesAreJudged(t *testing.T) {
 		if f := r.Finding(allUpdates); f.Result != Bad || r.Proves(r.Store, useObject) == nil {
 			t.Errorf("%+v, %v", f, r.Proves(r.Store, useObject))
 		}
-		if err := r.Proves(r.Store, useEpochs); err != nil {
+		if err := r.Proves(r.Store, useEpochsNoIfMatch); err != nil {
 			t.Error(err)
 		}
 	})

@@ -154,7 +154,7 @@ func (o *Options) largestBody() int {
 
 // A Report is what [Run] found out. It is kept as JSON; the names stay.
 type Report struct {
-	Format    int       `json:"format"` // 1
+	Format    int       `json:"format"` // 2
 	Store     string    `json:"store"`  // as it calls itself, with the quirks that are allowed for
 	At        time.Time `json:"at"`
 	Took      Micros    `json:"took_us"`
@@ -226,7 +226,8 @@ type Finding struct {
 }
 
 // A Verdict says whether the store can be trusted with one use: with locks of a layout,
-// "object", "epochs" and so on, with "fast start", or with "fence.Object" and "fencelog.Log".
+// "object", "epochs", "epochs without If-Match", "marker" or "marker without If-Match", with
+// "fast start", or with "fence.Object" and "fencelog.Log".
 type Verdict struct {
 	Use  string `json:"use"`
 	Safe bool   `json:"safe"`
@@ -309,6 +310,9 @@ func (r *Report) Adapt(st store.Store) store.Store {
 	return st
 }
 
+// format is that of reports. In format 1, the names of uses meant other things.
+const format = 2
+
 // ReadReport reads a report that was kept as JSON. The error says what is wrong with it.
 func ReadReport(from io.Reader) (*Report, error) {
 	r := new(Report)
@@ -316,8 +320,8 @@ func ReadReport(from io.Reader) (*Report, error) {
 	switch err := d.Decode(r); {
 	case err != nil:
 		return nil, fmt.Errorf("no report of a probe: %w", err)
-	case r.Format != 1:
-		return nil, fmt.Errorf("a report of a probe in format %d; this version knows 1", r.Format)
+	case r.Format != format:
+		return nil, fmt.Errorf("a report of a probe in format %d; this version knows %d", r.Format, format)
 	case r.Store == "" || len(r.Verdicts) == 0:
 		return nil, errors.New("no report of a probe: it names no store, or has no verdicts")
 	}

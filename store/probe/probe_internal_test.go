@@ -143,8 +143,8 @@ var ailments = []struct {
 	{"refuses to create", brokenstore.PutThen(func(_ context.Context, key string, _ *store.Object, _ error) (*store.Object, error) {
 		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
 	}), canCreate, "object", ""},
-	{"ignores IfAbsent", overlook(store.Condition.Absent), createOver, "epochs", ""},
-	{"ignores IfMatch", overlook(updates), updateStale, "object", "epochs"},
+	{"ignores IfAbsent", overlook(store.Condition.Absent), createOver, "epochs without If-Match", ""},
+	{"ignores IfMatch", overlook(updates), updateStale, "object", "epochs without If-Match"},
 	{"knows no IfMatch", func(b *brokenstore.Store) {
 		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if !only.Absent() {
@@ -160,7 +160,7 @@ var ailments = []struct {
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
-	}, updateAbsent, "object", "epochs"},
+	}, updateAbsent, "object", "epochs without If-Match"},
 	{"updates what was deleted", func(b *brokenstore.Store) {
 		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if strings.Contains(key, "/gone-") {
@@ -168,7 +168,7 @@ var ailments = []struct {
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
-	}, updateGone, "object", "marker"},
+	}, updateGone, "object", "marker without If-Match"},
 	{"brings versions back", func(b *brokenstore.Store) {
 		const two = 2
 		b.OnPut = func(ctx context.Context, key string, body []byte, _ store.Condition) (*store.Object, error) {
@@ -188,7 +188,7 @@ var ailments = []struct {
 	}, newVersions, "object", ""},
 	{"does not delete", func(b *brokenstore.Store) {
 		b.OnDelete = func(context.Context, string) error { return nil }
-	}, canDelete, "marker", ""},
+	}, canDelete, "marker without If-Match", ""},
 	{"keeps deleted keys taken", func(b *brokenstore.Store) {
 		var gone sync.Map
 		b.OnDelete = func(ctx context.Context, key string) error {
@@ -201,11 +201,11 @@ var ailments = []struct {
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
-	}, afterDelete, "marker", "epochs"},
+	}, afterDelete, "marker without If-Match", "epochs without If-Match"},
 	{"lists in no order", brokenstore.ListThen(func(all []store.Entry) []store.Entry {
 		slices.Reverse(all)
 		return all
-	}), canList, "epochs", "object"},
+	}), canList, "epochs without If-Match", "object"},
 	{"lists late", func(b *brokenstore.Store) {
 		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 			if strings.Contains(prefix, "/fresh/") {
@@ -228,9 +228,9 @@ var ailments = []struct {
 			}
 			return o, err
 		}
-	}, readsCurrent, "epochs", ""},
-	{"lets both win a race of creates", both(store.Condition.Absent), raceCreate, "epochs", ""},
-	{"lets both win a race of updates", both(updates), raceUpdate, "object", "epochs"},
+	}, readsCurrent, "epochs without If-Match", ""},
+	{"lets both win a race of creates", both(store.Condition.Absent), raceCreate, "epochs without If-Match", ""},
+	{"lets both win a race of updates", both(updates), raceUpdate, "object", "epochs without If-Match"},
 	{"refuses both of a race", func(b *brokenstore.Store) {
 		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if strings.Contains(key, "/race-") {
@@ -366,8 +366,8 @@ func TestProbeFindsWhatIsBrokenWithoutUpdates(t *testing.T) {
 			a.apply(b)
 			createOnly(b)
 			r := probedSoon(t, brokenstore.Bare{Store: b}, few)
-			if f := r.Finding(a.finding); f.Result != Bad || r.Proves(r.Store, "epochs") == nil {
-				t.Errorf("%+v; epochs: %v", f, r.Proves(r.Store, "epochs"))
+			if f := r.Finding(a.finding); f.Result != Bad || r.Proves(r.Store, "epochs without If-Match") == nil {
+				t.Errorf("%+v; epochs: %v", f, r.Proves(r.Store, "epochs without If-Match"))
 			}
 		})
 	}
@@ -509,7 +509,7 @@ func TestProbeDenied(t *testing.T) {
 		}
 	}
 	r := probedSoon(t, brokenstore.Bare{Store: denies("list")}, few)
-	if f := r.Finding(canList); f.Result != Unknown || r.Proves(r.Store, "object") != nil || r.Proves(r.Store, "epochs") == nil {
+	if f := r.Finding(canList); f.Result != Unknown || r.Proves(r.Store, "object") != nil || r.Proves(r.Store, "epochs without If-Match") == nil {
 		t.Errorf("list is denied: %+v, %+v", f, r.Verdicts)
 	}
 	// Without the right to delete the probe leaves few objects, and says so.
@@ -568,7 +568,7 @@ func TestReports(t *testing.T) {
 	if err != nil || again.Proves(r.Store, "object") != nil {
 		t.Errorf("%v, %+v", err, again)
 	}
-	for _, bad := range []string{"", "{}", `{"format":2}`, `{"format":1,"store":"s3://b"}`, "[]"} {
+	for _, bad := range []string{"", "{}", `{"format":1}`, `{"format":3}`, `{"format":2,"store":"s3://b"}`, "[]"} {
 		if got, err := ReadReport(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q was read: %+v", bad, got)
 		}

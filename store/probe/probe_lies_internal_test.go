@@ -38,8 +38,8 @@ type lie struct {
 }
 
 var (
-	locks  = []string{"object", "epochs", "epochs+if-match", "marker", "marker+if-match", "fence.Object", "fencelog.Log"}
-	swaps  = []string{"object", "epochs+if-match", "marker+if-match", "fence.Object"}
+	locks  = []string{"object", "epochs", "epochs without If-Match", "marker", "marker without If-Match", "fence.Object", "fencelog.Log"}
+	swaps  = []string{"object", "epochs", "marker", "fence.Object"}
 	values = []string{"fence.Object"}
 )
 
@@ -297,7 +297,7 @@ func brains(of int) func(*brokenstore.Store, func(int) bool) {
 var lies = []lie{
 	{"keeps conditions up to 1 KiB", small(1<<10, anyWrite), locks, "fast start", []string{raceCreate + " of 2 KiB", raceUpdate + " of 2 KiB"}},
 	{"keeps conditions of creates up to 1 KiB", small(1<<10, store.Condition.Absent), locks, "fast start", nil},
-	{"keeps conditions of updates up to 1 KiB", small(1<<10, updates), swaps, "epochs", nil},
+	{"keeps conditions of updates up to 1 KiB", small(1<<10, updates), swaps, "epochs without If-Match", nil},
 	{"keeps conditions up to 16 KiB", small(16<<10, anyWrite), locks, "fast start", []string{raceCreate + " of 64 KiB", raceUpdate + " of 64 KiB"}},
 	{"keeps conditions of updates up to 512 KiB", small(512<<10, updates), values, "object", []string{raceUpdate + " of 1 MiB"}}, // no record is as large
 	{"keeps conditions of creates up to 512 KiB", small(512<<10, store.Condition.Absent), []string{"fence.Object", "fencelog.Log"}, "object", []string{raceCreate + " of 1 MiB"}},
@@ -323,8 +323,8 @@ var lies = []lie{
 	{"shows one read in 20 what was before", stale(20, false), locks, "", nil},
 	{"shows the body before under the version now", stale(20, true), locks, "", []string{bodiesWhole}},
 	{"takes one write in 20 back after a second", undone(20, time.Second), locks, "", []string{seenLater}},
-	{"overlooks conditions of creates for a second after a delete", reborn(time.Second), []string{"marker", "marker+if-match"}, "", []string{raceAgain}},
-	{"deletes once more after 300 ms", twice(300 * time.Millisecond), []string{"marker", "marker+if-match"}, "", []string{seenLater}},
+	{"overlooks conditions of creates for a second after a delete", reborn(time.Second), []string{"marker", "marker without If-Match"}, "", []string{raceAgain}},
+	{"deletes once more after 300 ms", twice(300 * time.Millisecond), []string{"marker", "marker without If-Match"}, "", []string{seenLater}},
 	{"answers every second request from another copy", brains(2), locks, "", nil},
 	{"answers one request in 50 from another copy", brains(50), locks, "", nil},
 }
@@ -673,7 +673,7 @@ var moreLies = []lie{
 	{"keeps conditions while 16 writes are under way", crowded(16, anyWrite), locks, "fast start", []string{crowdCreate}},
 	{"keeps conditions while 100 writes are under way", crowded(100, anyWrite), locks, "fast start", []string{crowdCreate}},
 	{"keeps conditions of creates while 64 writes are under way", crowded(64, store.Condition.Absent), locks, "fast start", []string{crowdCreate}},
-	{"keeps conditions of updates while 64 writes are under way", crowded(64, updates), swaps, "epochs", []string{crowdUpdate}},
+	{"keeps conditions of updates while 64 writes are under way", crowded(64, updates), swaps, "epochs without If-Match", []string{crowdUpdate}},
 
 	{"dates one answer in 100 a minute later", jumps(100, time.Minute, dateJumps), startsFast, "object", []string{tellsAge}},
 	{"dates one answer in 300 two minutes later", jumps(300, 2*time.Minute, dateJumps), startsFast, "object", []string{tellsAge}},
@@ -683,7 +683,7 @@ var moreLies = []lie{
 	{"keeps no condition of keys over 200 bytes", overlooks(longer(200), anyWrite), locks, "fast start", []string{oddKeys}},
 	{"keeps no condition of keys over 700 bytes", overlooks(longer(700), anyWrite), locks, "fast start", []string{oddKeys}},
 	{"keeps no condition of keys from 255 to 511 bytes", overlooks(func(key string) bool { return len(key) > 255 && len(key) < 512 }, anyWrite), locks, "fast start", []string{oddKeys}},
-	{"keeps no condition of updates of keys over 500 bytes", overlooks(longer(500), updates), swaps, "epochs", []string{oddUpdates}},
+	{"keeps no condition of updates of keys over 500 bytes", overlooks(longer(500), updates), swaps, "epochs without If-Match", []string{oddUpdates}},
 	{"keeps no condition of keys over 20 deep", overlooks(deeper(20), anyWrite), locks, "fast start", []string{oddKeys}},
 	{"keeps no condition of keys beyond ASCII", overlooks(foreign, anyWrite), locks, "fast start", []string{oddKeys}},
 	{"cuts keys at 200 bytes", renamed(cutAt(200)), locks, "fast start", []string{oddKeys}},
@@ -706,7 +706,7 @@ var moreLies = []lie{
 		brokenstore.ListThen(func(all []store.Entry) []store.Entry {
 			return slices.DeleteFunc(all, func(e store.Entry) bool { return len(e.Key) > 300 })
 		})(b)
-	}, []string{"epochs", "epochs+if-match", "fencelog.Log"}, "object", []string{oddLists}},
+	}, []string{"epochs", "epochs without If-Match", "fencelog.Log"}, "object", []string{oddLists}},
 
 	{"deletes all keys that begin as the deleted one", func(b *brokenstore.Store, _ func(int) bool) {
 		b.OnDelete = func(ctx context.Context, key string) error {
@@ -730,14 +730,14 @@ var moreLies = []lie{
 				}
 			}
 		}
-	}, []string{"epochs", "fencelog.Log"}, "object", []string{canList}},
+	}, []string{"epochs", "epochs without If-Match", "fencelog.Log"}, "object", []string{canList}},
 	{"takes versions that are long gone", remembers(func(key string, past []string, v string) bool {
 		at := slices.Index(past, key+" "+v)
 		return at >= 0 && len(slices.DeleteFunc(slices.Clone(past[at:]), func(s string) bool { return !strings.HasPrefix(s, key+" ") })) > 4
-	}), swaps, "epochs", []string{updateStale}},
+	}), swaps, "epochs without If-Match", []string{updateStale}},
 	{"takes versions of other objects", remembers(func(key string, past []string, v string) bool {
 		return slices.ContainsFunc(past, func(s string) bool { return strings.HasSuffix(s, " "+v) && !strings.HasPrefix(s, key+" ") })
-	}), swaps, "epochs", nil},
+	}), swaps, "epochs without If-Match", nil},
 	{"has versions of one byte", versioned(func(body []byte) string { return fmt.Sprint(crc32.ChecksumIEEE(body) % 256) }), swaps, "", []string{allCreates}},
 	{"has versions of the first 300 bytes", versioned(func(body []byte) string { return fmt.Sprint(crc32.ChecksumIEEE(body[:min(300, len(body))])) }), swaps, "", []string{newVersions}},
 	{"keeps conditions between two rivals only", func(b *brokenstore.Store, _ func(int) bool) {
@@ -764,7 +764,7 @@ var moreLies = []lie{
 	{"shows what was deleted to one read in ten", haunted(10, false), locks, "fast start", nil},
 	{"shows what was before what was deleted", haunted(1, true), locks, "fast start", []string{readsDeleted}},
 	{"shows what was deleted to one read in 20", haunted(20, false), locks, "fast start", nil},
-	{"lists one deleted object in five", unlisted(5), []string{"epochs", "fencelog.Log"}, "object", []string{allLists}},
+	{"lists one deleted object in five", unlisted(5), []string{"epochs", "epochs without If-Match", "fencelog.Log"}, "object", []string{allLists}},
 	{"shows one read in 100 what was before", stale(100, false), locks, "", []string{allReads}},
 	{"overlooks the condition of one create in 50", sometimes(50, store.Condition.Absent), locks, "", []string{allCreates}},
 	{"overlooks the condition of one update in 50", sometimes(50, updates), swaps, "", []string{allUpdates}},

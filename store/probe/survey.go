@@ -87,7 +87,7 @@ func newSurvey(ctx context.Context, st store.Store, opts *Options) (*survey, err
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // it never fails, see crypto/rand
 	s.prefix = s.opts.Prefix + scratch + hex.EncodeToString(random[:]) + "/"
-	s.report = &Report{Format: 1, Store: st.String(), At: s.began.UTC().Truncate(time.Second), Limit: opts.Requests(), SentLimit: opts.Bytes()}
+	s.report = &Report{Format: format, Store: st.String(), At: s.began.UTC().Truncate(time.Second), Limit: opts.Requests(), SentLimit: opts.Bytes()}
 	s.reserve = s.opts.cleaning()
 	return s, nil
 }

@@ -134,7 +134,7 @@ func TestSurveyOptions(t *testing.T) {
 	if !strings.HasPrefix(s.prefix, "a/leasehold-probe-") || len(s.prefix) != len("a/leasehold-probe-")+16+1 || !strings.HasSuffix(s.prefix, "/") {
 		t.Errorf("the objects are below %q", s.prefix)
 	}
-	if r := s.report; r.Format != 1 || r.Store != "mem://" || r.At.Location() != time.UTC || r.At.Nanosecond() != 0 || time.Since(r.At) > time.Hour {
+	if r := s.report; r.Format != format || r.Store != "mem://" || r.At.Location() != time.UTC || r.At.Nanosecond() != 0 || time.Since(r.At) > time.Hour {
 		t.Errorf("the report begins with %+v", r)
 	}
 	if d := (&Options{}); d.races() != 1500 || d.largestBody() != store.MaxBody || (*Options)(nil).races() != 1500 || (*Options)(nil).largestBody() != store.MaxBody {
@@ -216,9 +216,9 @@ func TestWhatReportsSay(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		`{"format":`:                    "no report of a probe: unexpected EOF",
-		`{"format":2}`:                  "a report of a probe in format 2; this version knows 1",
-		`{"format":1,"store":"mem://"}`: "no report of a probe: it names no store, or has no verdicts",
-		`{"format":1,"verdicts":[{"use":"object"}]}`: "no report of a probe: it names no store, or has no verdicts",
+		`{"format":1}`:                  "a report of a probe in format 1; this version knows 2",
+		`{"format":2,"store":"mem://"}`: "no report of a probe: it names no store, or has no verdicts",
+		`{"format":2,"verdicts":[{"use":"object"}]}`: "no report of a probe: it names no store, or has no verdicts",
 	} {
 		if got, err := ReadReport(strings.NewReader(text)); got != nil || err == nil || err.Error() != says {
 			t.Errorf("%s: %v, not %q", text, err, says)

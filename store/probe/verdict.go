@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// The uses that a store may be good for: the layouts, fast start and the fences. A lock
+// The uses that a store may be good for: the layouts, with If-Match and without, fast start and the fences. A lock
 // under a session needs [useObject] too, because the session's heartbeat is an object of
 // that layout.
 const (
-	useObject        = "object"
-	useEpochs        = "epochs"
-	useEpochsIfMatch = "epochs+if-match"
-	useMarker        = "marker"
-	useMarkerIfMatch = "marker+if-match"
-	useFenceObject   = "fence.Object"
-	useFenceLog      = "fencelog.Log"
-	useFastStart     = "fast start"
+	useObject          = "object"
+	useEpochs          = "epochs"
+	useEpochsNoIfMatch = "epochs without If-Match"
+	useMarker          = "marker"
+	useMarkerNoIfMatch = "marker without If-Match"
+	useFenceObject     = "fence.Object"
+	useFenceLog        = "fencelog.Log"
+	useFastStart       = "fast start"
 )
 
-var uses = []string{useObject, useEpochs, useEpochsIfMatch, useMarker, useMarkerIfMatch, useFenceObject, useFenceLog, useFastStart}
+var uses = []string{useObject, useEpochs, useEpochsNoIfMatch, useMarker, useMarkerNoIfMatch, useFenceObject, useFenceLog, useFastStart}
 
 // The uses that rest on a finding. An experiment names one of these.
 var (
 	allUses     = uses
-	byCreate    = []string{useObject, useEpochs, useEpochsIfMatch, useMarker, useMarkerIfMatch, useFenceObject, useFenceLog}
-	byUpdate    = []string{useObject, useEpochsIfMatch, useMarkerIfMatch, useFenceObject}
-	byList      = []string{useEpochs, useEpochsIfMatch, useFenceLog}
-	byDelete    = []string{useMarker, useMarkerIfMatch}
+	byCreate    = []string{useObject, useEpochs, useEpochsNoIfMatch, useMarker, useMarkerNoIfMatch, useFenceObject, useFenceLog}
+	byUpdate    = []string{useObject, useEpochs, useMarker, useFenceObject}
+	byList      = []string{useEpochs, useEpochsNoIfMatch, useFenceLog}
+	byDelete    = []string{useMarker, useMarkerNoIfMatch}
 	byTimes     = []string{useFastStart}
 	byLarge     = []string{useFenceObject, useFenceLog} // bodies larger than a record
 	byLargeSwap = []string{useFenceObject}

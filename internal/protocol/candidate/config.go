@@ -27,7 +27,7 @@ type Config struct {
 
 // A Register says what the layout makes of the lock's record.
 type Register struct {
-	Layout string // the name in records
+	Layout record.Layout // in records
 	// Numbered: tokens are object numbers, starting at 1.
 	Numbered bool
 	// Tokenless: there are no tokens, and a free lock has no object.

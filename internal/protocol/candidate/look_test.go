@@ -158,7 +158,7 @@ func FuzzToken(f *testing.F) {
 		r := record.Record{Token: token, Held: held, Holder: "x", TTL: time.Second, WriteID: "x"}
 		cfg := candidate.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "me"}
 		if layout%2 == 1 {
-			cfg.Numbered, cfg.Layout, r.Epoch = true, "epochs", 7
+			cfg.Numbered, cfg.Layout, r.Epoch = true, epochs, 7
 		}
 		r.Layout = cfg.Layout
 		body, err := r.Encode()

@@ -403,7 +403,7 @@ func TestRecordsOfAMove(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	old := candidate.Place{Exists: true, Record: record.Record{
-		Token: 70, Held: true, Holder: "mover", TTL: time.Minute, WriteID: "a.3", Successor: "next", Layout: "epochs", Epoch: 70, Previous: 60,
+		Token: 70, Held: true, Holder: "mover", TTL: time.Minute, WriteID: "a.3", Successor: "next", Layout: epochs, Epoch: 70, Previous: 60,
 		Rest: &record.Rest{Milliseconds: 5, WriteID: "a.3"}, AcquiredAt: at, Term: 9, TermToken: 70, History: []byte(`[1]`), Meta: map[string]string{"a": "b"},
 	}}
 	cfg := candidate.Config{TTL: 15 * time.Second, Holder: "mover"}
@@ -415,13 +415,13 @@ func TestRecordsOfAMove(t *testing.T) {
 	}
 	sealed := m.Sealed(old, "b.2", at.Add(time.Second))
 	if sealed.Token != 70 || sealed.Move != (record.Move{To: newPlace}) || sealed.Held || sealed.WriteID != "b.2" || sealed.Ended != "moved" ||
-		!sealed.RenewedAt.Equal(at.Add(time.Second)) || string(sealed.History) != `[1]` || sealed.Layout != "epochs" {
+		!sealed.RenewedAt.Equal(at.Add(time.Second)) || string(sealed.History) != `[1]` || sealed.Layout != epochs {
 		t.Errorf("sealed: %+v", sealed)
 	}
 	for token, want := range map[int64]int64{1: 70, 70: 70, 71: 71} {
 		closed.Token = token
 		r := m.Opened(candidate.Place{Record: sealed}, candidate.Place{Record: closed}, cfg, "b.3", at.Add(2*time.Second))
-		if r.Token != want || r.Held || r.Move != (record.Move{}) || r.WriteID != "b.3" || r.Layout != "" || r.TTL != cfg.TTL || r.CountedTerm() != 9 ||
+		if r.Token != want || r.Held || r.Move != (record.Move{}) || r.WriteID != "b.3" || r.Layout != (record.Layout{}) || r.TTL != cfg.TTL || r.CountedTerm() != 9 ||
 			r.Epoch != 0 || r.Previous != 0 || r.Rest != nil || r.Successor != "" || r.Session != "" || string(r.History) != `[1]` || r.Meta["a"] != "b" ||
 			!r.AcquiredAt.Equal(at) || !r.RenewedAt.Equal(at.Add(2*time.Second)) || r.Ended != "moved" {
 			t.Errorf("opened over token %d: %+v", token, r)

@@ -137,7 +137,7 @@ func (s *script) configure(words []string) {
 		case "history":
 			s.tells = true
 		case "layout":
-			s.cfg.Layout = value
+			s.cfg.Layout.Name = value
 		case "address":
 			s.cfg.Address = value
 		case "poll-interval":

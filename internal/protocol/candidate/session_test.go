@@ -48,7 +48,7 @@ func testRest(t *testing.T, events []protocol.Event) {
 	t.Helper()
 	cfg := candidate.Config{
 		Incarnation: "me", TTL: 9 * time.Second, Holder: "web-1", Address: "web-1:80",
-		Meta: map[string]string{"zone": "a"}, Register: candidate.Register{Layout: "epochs", Numbered: true},
+		Meta: map[string]string{"zone": "a"}, Register: candidate.Register{Layout: epochs, Numbered: true},
 	}
 	awake := holding(t, cfg)
 	rest, can := awake.Save()
@@ -139,7 +139,7 @@ func TestCheckIsNotOutstanding(t *testing.T) {
 // TestSavedNumber: the first lease of a numbered lock has a number, and no previous one.
 func TestSavedNumber(t *testing.T) {
 	t.Parallel()
-	p := newPlayer(candidate.Config{Register: candidate.Register{Numbered: true, Layout: "epochs"}})
+	p := newPlayer(candidate.Config{Register: candidate.Register{Numbered: true, Layout: epochs}})
 	p.step(0, candidate.Acquire{Session: "s"})
 	p.step(1, candidate.ReadDone{Shown: protocol.Absent})
 	p.step(2, candidate.WriteDone{Version: "v1", Epoch: 1})
@@ -147,7 +147,7 @@ func TestSavedNumber(t *testing.T) {
 	if !ok {
 		t.Fatal("it does not rest")
 	}
-	if n := candidate.Restore(candidate.Config{TTL: time.Minute, Register: candidate.Register{Numbered: true, Layout: "epochs"}}, saved).Lease().Epoch; n != 1 {
+	if n := candidate.Restore(candidate.Config{TTL: time.Minute, Register: candidate.Register{Numbered: true, Layout: epochs}}, saved).Lease().Epoch; n != 1 {
 		t.Errorf("the number is %d", n)
 	}
 }

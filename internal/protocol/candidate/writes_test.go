@@ -37,14 +37,17 @@ func TestAlmostOurs(t *testing.T) {
 	}
 }
 
+// epochs is a layout with all that there is to say of one.
+var epochs = record.Layout{Name: record.LayoutEpochs, IfMatch: true}
+
 // TestFirst: the tokens of a lock that is made begin at the store's time, or at ours where
 // it tells none, and numbers with 1.
 func TestFirst(t *testing.T) {
 	t.Parallel()
-	cfg := candidate.Config{Holder: "web-1", TTL: time.Minute, Register: candidate.Register{Layout: "epochs"}}
+	cfg := candidate.Config{Holder: "web-1", TTL: time.Minute, Register: candidate.Register{Layout: epochs}}
 	date, now := scenario.Wall.Add(-time.Hour), scenario.Wall
 	want := record.Record{
-		Token: date.UnixMilli(), Layout: "epochs", Holder: "web-1", TTL: time.Minute, WriteID: "x", RenewedAt: now, ExpiresAt: now,
+		Token: date.UnixMilli(), Layout: epochs, Holder: "web-1", TTL: time.Minute, WriteID: "x", RenewedAt: now, ExpiresAt: now,
 	}
 	check := func(cfg candidate.Config, date time.Time, token int64) {
 		t.Helper()
@@ -97,7 +100,7 @@ func TestNoAttemptIsForgotten(t *testing.T) {
 // TestWhatIsWritten: a claim, a renewal and a release, each with all that people read.
 func TestWhatIsWritten(t *testing.T) {
 	t.Parallel()
-	p := newPlayer(candidate.Config{Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Register: candidate.Register{Layout: "epochs", Numbered: true}})
+	p := newPlayer(candidate.Config{Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Register: candidate.Register{Layout: epochs, Numbered: true}})
 	check := func(want record.Record) {
 		t.Helper()
 		if got := p.wrote(t); !reflect.DeepEqual(got, want) {
@@ -120,7 +123,7 @@ func TestWhatIsWritten(t *testing.T) {
 	p.step(0, candidate.Acquire{})
 	p.step(time.Second, found)
 	want := record.Record{
-		Token: 42, Held: true, Holder: "web-1", Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Layout: "epochs",
+		Token: 42, Held: true, Holder: "web-1", Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Layout: epochs,
 		TTL: 15 * time.Second, WriteID: "me.1", Previous: 41, Term: 7, TermToken: 42, Unknown: found.Record.Unknown,
 		History:    json.RawMessage(`[{"token":41,"term":6,"holder":"db-2","from":"2026-11-20T10:29:00.000Z","to":"2026-11-20T10:29:30.000Z","how":"broken"},{"kept":"as it is"}]`),
 		AcquiredAt: scenario.Wall.Add(time.Second), RenewedAt: scenario.Wall.Add(time.Second), ExpiresAt: scenario.Wall.Add(16 * time.Second),
