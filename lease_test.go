@@ -39,7 +39,7 @@ func (g *gate) Put(ctx context.Context, key string, body []byte, only store.Cond
 func TestEarlierLeaseStaysInvalid(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
-		lock := newLock(t, st, nil)
+		lock := newLock(t, st, patient(leasehold.LockOptions{}))
 		released := acquire(t, lock)
 		release(t, released)
 		lost := acquire(t, lock)

@@ -205,6 +205,7 @@ func TestBreakWhoseAnswerIsLost(t *testing.T) {
 
 // TestBreakOfARest: a lock that rests is free at once, if the write has landed.
 func TestBreakOfARest(t *testing.T) {
+	needs(t, here().Tokens(), "a marker that is released is gone, and cannot rest")
 	bubble(t, func(t *testing.T) {
 		for _, c := range []struct {
 			faults []faultstore.Fault

@@ -381,6 +381,7 @@ func TestMoveSealsItsOwn(t *testing.T) {
 
 // TestMoveLosesTheLock: a mover learns that another has the lock, as one of its six failures, and leaves it alone.
 func TestMoveLosesTheLock(t *testing.T) {
+	needs(t, here() == leasetest.Object, "it counts the requests for one object: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		old, to := memstore.New(), memstore.New()
 		w, other := waysTo(old, to, 1), waysTo(old, to, 2)
