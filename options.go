@@ -109,8 +109,8 @@ type LockOptions struct {
 	// locked as long as the session lasts. Default: none.
 	Session *Session
 
-	// Proof, if set, must confirm that the store is safe for this layout. Otherwise
-	// NewLock fails with the Proof's error. Reports of probe.Run and `leasehold doctor`
+	// Proof, if set, must confirm that the store is safe for this layout, or that it is
+	// without If-Match: see NoIfMatch. Otherwise NewLock fails with the Proof's error. Reports of probe.Run and `leasehold doctor`
 	// are Proofs. If the store itself is a Proof, it must agree too. Default: the store
 	// is trusted.
 	Proof Proof

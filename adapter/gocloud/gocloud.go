@@ -94,7 +94,8 @@ func New(bucket *blob.Bucket, at string, driver Driver) (*Store, error) {
 
 // Proves returns nil if the driver can carry the use, which is the name of a layout or another
 // that package probe knows. NewLock, NewElection and NewSession ask it, so epochs and markers do
-// without If-Match where the driver has no updates. It speaks of the driver alone: whether the server keeps to its conditions, probe.Run finds out.
+// without If-Match where the driver has no updates. It speaks of the driver alone: whether the
+// server keeps to its conditions, probe.Run finds out.
 func (s *Store) Proves(_, use string) error {
 	switch {
 	case use == "fast start":

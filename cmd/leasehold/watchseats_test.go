@@ -179,7 +179,7 @@ func TestWatchAppears(t *testing.T) {
 			next()
 		}
 		st.Clear()
-		lock, err := leasehold.NewLock(inner, "l", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs})
+		lock, err := leasehold.NewLock(inner, "l", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, NoIfMatch: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestWatchAppears(t *testing.T) {
 		}
 		next()
 		f := <-ended
-		if f.err != nil || !f.Held || f.Token != lease.Token() || p.layout != leasehold.LayoutEpochs || opts.Layout != leasehold.LayoutEpochs {
+		if f.err != nil || !f.Held || f.Token != lease.Token() || p.layout != leasehold.LayoutEpochs || opts.Layout != leasehold.LayoutEpochs || !opts.NoIfMatch {
 			t.Errorf("it finds %+v, %v, in the layouts %q and %q", f.Entry, f.err, p.layout, opts.Layout)
 		}
 		var seen []string
