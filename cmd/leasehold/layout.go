@@ -121,7 +121,8 @@ func elsewhere(ctx context.Context, p target) error {
 	looked := struct{ store.Store }{p.store} // it need not prove anything: nothing is written
 	for _, opts := range []leasehold.LockOptions{
 		{Layout: leasehold.LayoutObject},
-		{Layout: leasehold.LayoutEpochs}, {Layout: leasehold.LayoutEpochs, NoIfMatch: true},
+		{Layout: leasehold.LayoutEpochs},
+		{Layout: leasehold.LayoutEpochs, NoIfMatch: true},
 		{Layout: leasehold.LayoutMarker}, // records do not tell which
 	} {
 		if opts.Layout == p.layout {

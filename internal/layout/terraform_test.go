@@ -91,8 +91,10 @@ func TestMarkerOfNoTerraform(t *testing.T) {
 		}
 	}
 	for _, l := range []layout.Layout{
-		layout.Object{Store: memstore.New(), Key: "l.tflock"}, layout.Epochs{Store: memstore.New(), Key: "l.tflock"},
-		layout.Epochs{Store: memstore.New(), Key: "l.tflock", IfMatch: true}, layout.Heartbeat{Store: memstore.New(), Key: "l.tflock"},
+		layout.Object{Store: memstore.New(), Key: "l.tflock"},
+		layout.Epochs{Store: memstore.New(), Key: "l.tflock"},
+		layout.Epochs{Store: memstore.New(), Key: "l.tflock", IfMatch: true},
+		layout.Heartbeat{Store: memstore.New(), Key: "l.tflock"},
 	} {
 		if s := write(t, l, candidate.Claim, layout.Snapshot{}); s.Record.Unknown != nil {
 			t.Errorf("%T has the fields %v", l, s.Record.Unknown)
