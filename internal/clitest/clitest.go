@@ -112,8 +112,11 @@ func (s Scripts) Run(t *testing.T) {
 				return nil
 			}
 			err := s.Setup(env)
-			if bucket := env.Getenv("BUCKET"); bucket != "" {
-				env.Setenv("BUCKET", s.Way.URL(bucket))
+			env.Setenv("PLAIN_BUCKET", env.Getenv("BUCKET")) // for locks of the layout object
+			for _, name := range []string{"BUCKET", "NO_BUCKET"} {
+				if bucket := env.Getenv(name); bucket != "" {
+					env.Setenv(name, s.Way.URL(bucket))
+				}
 			}
 			return err
 		},
