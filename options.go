@@ -236,9 +236,9 @@ func (o *LockOptions) config(incarnation string) candidate.Config {
 	switch o.Layout {
 	case LayoutObject:
 	case LayoutEpochs:
-		cfg.Numbered, cfg.Register.Layout = true, layout.Epochs{IfMatch: !o.NoIfMatch}.Layout()
+		cfg.Numbered, cfg.Layout = true, layout.Epochs{IfMatch: !o.NoIfMatch}.Layout()
 	case LayoutMarker:
-		cfg.Tokenless, cfg.Register.Layout = true, record.Layout{Name: record.LayoutMarker}
+		cfg.Tokenless, cfg.Layout = true, record.Layout{Name: record.LayoutMarker}
 		cfg.WriteOnce, cfg.Sweep = o.NoIfMatch, o.Sweep
 	}
 	if w := (candidate.Waiter{Taking: o.taking(), PollInterval: o.PollInterval}); w != (candidate.Waiter{}) {
