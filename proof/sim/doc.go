@@ -94,14 +94,16 @@
 // bottom to the top, and each knows only parts below it:
 //
 //   - The injector causes faults.
-//   - Users make demands on locks and sessions. Tables are users of the semaphore.
+//   - Users acquire locks and begin sessions. Tables are the users of the semaphore.
 //   - Candidates host the engines. Peers carry questions between them, and papers are what
 //     users do with detached leases.
 //   - The network carries calls to the server, or to a quorum, whose results land there.
 //   - The server is the store: it serves requests from a bucket, and tells the checks.
 //   - The ledger checks the promises about locks and sessions, returns those to callers, and
 //     seats both for the semaphore.
+//   - A bucket has the objects, and a lasting says what fails while a failure lasts.
 //
-// Sometimes a part wants something of one above it: a candidate's write in flight is the moment
-// for a fault. Then it puts a demand into the queue, and the world passes that on when it is due.
+// Sometimes a part needs one above it: while a candidate's write is in flight, the injector may
+// cause a fault. Then the part puts a demand into the queue of events, and the world passes it on
+// when it is due.
 package sim

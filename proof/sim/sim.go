@@ -46,16 +46,17 @@ func listed(choices []byte) func(n int) int {
 const most = 5000
 
 func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {
-	w := newWorld(&history{without: strings.Split(cfg.Without, ","), verbose: verbose})
+	h := &history{without: strings.Split(cfg.Without, ","), verbose: verbose}
 	var taken []byte
-	w.choose = func(n int) int {
-		if w.arm == Lasting && len(taken) >= most {
+	h.choose = func(n int) int {
+		if h.arm == Lasting && len(taken) >= most {
 			return 0
 		}
 		c := choose(n)
 		taken = append(taken, byte(c))
 		return c
 	}
+	w := newWorld(h)
 	defer w.end()
 	func() {
 		defer func() { // the state machine panics in impossible states

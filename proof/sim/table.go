@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A tables is the semaphore shared by the processes with sessions, and their use of it.
+// A tables is the users of the semaphore, which the processes with sessions share.
 type tables struct {
 	*fleet
 	server     *server
