@@ -60,14 +60,10 @@ func (in *injector) processFault(m *member) {
 	}
 }
 
-// strike causes a planned fault.
-func (in *injector) strike(m *member, f Fault) {
-	if in.odds[f] > 0 && !in.healed {
-		in.inject(m, f)
-	}
-}
-
 func (in *injector) inject(m *member, f Fault) {
+	if in.odds[f] == 0 || in.healed {
+		return // disturb plans any fault, also those that this history does not have
+	}
 	switch f {
 	case Crash:
 		in.met(Crash, m)

@@ -178,7 +178,7 @@ func (w *world) happen(e event) {
 	case nil:
 		e.do()
 	case injection:
-		w.injector.strike(d.into, d.f)
+		w.injector.inject(d.into, d.f)
 	case abandonment:
 		w.users.abandon(d.c)
 	case rivalry:
