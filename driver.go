@@ -533,6 +533,9 @@ func (internal) Layout(l *Lock) layout.Layout { return l.d.at }
 // Config returns the configuration of the lock's candidate, without its incarnation.
 func (internal) Config(l *Lock) candidate.Config { return l.d.opts.config("") }
 
+// Proven returns why NewLock would refuse the store, and sets NoIfMatch as it would.
+func (internal) Proven(o *LockOptions, st store.Store, key string) error { return o.proven(st, key) }
+
 // Look reads the lock.
 func (internal) Look(ctx context.Context, l *Lock) (layout.Snapshot, Info, error) { return l.look(ctx) }
 

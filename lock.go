@@ -315,9 +315,10 @@ func (l *Lock) look(ctx context.Context) (layout.Snapshot, Info, error) {
 	return s, describe(l.d.key, s), nil
 }
 
-// An AcquireOption is an option of [Lock.Acquire], [Lock.TryAcquire] and [Lock.Do]. It
-// applies to that acquisition and its lease only, not to other leases of the Lock. If an
-// option is invalid, the call returns an error and sends nothing.
+// An AcquireOption is an option of [Lock.Acquire], [Lock.TryAcquire] and [Lock.Do], and of
+// semaphores, which take [WithHolder] only. It applies to that acquisition and its lease only,
+// not to other leases of the Lock. If an option is invalid, the call returns an error and sends
+// nothing.
 type AcquireOption func(*acquisition) error
 
 // acquisition collects the options of one acquisition.

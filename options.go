@@ -109,10 +109,10 @@ type LockOptions struct {
 	// locked as long as the session lasts. Default: none.
 	Session *Session
 
-	// Proof, if set, must confirm that the store is safe for this layout, or that it is
-	// without If-Match: see NoIfMatch. Otherwise NewLock fails with the Proof's error. Reports of probe.Run and `leasehold doctor`
-	// are Proofs. If the store itself is a Proof, it must agree too. Default: the store
-	// is trusted.
+	// Proof, if set, must confirm that the store is safe for this layout, with or without
+	// If-Match: see NoIfMatch. Otherwise NewLock fails with the Proof's error. Reports of
+	// probe.Run and `leasehold doctor` are Proofs. If the store itself is a Proof, it must
+	// agree too. Default: the store is trusted.
 	Proof Proof
 
 	// OnWait is called when an acquisition begins to wait, and when the lock's holder
@@ -143,9 +143,9 @@ type LockOptions struct {
 type Proof interface {
 	// Proves returns nil if the store with this name is safe for the use, which is the
 	// name of a layout, "epochs without If-Match", "marker without If-Match" or
-	// "fast start". NewLock, NewElection and NewSession call it with
-	// the store's name and, if that fails, with the lock's name, because the proof may
-	// cover only a part of the store.
+	// "fast start". NewLock, NewElection and NewSession call it with the store's name and,
+	// if that fails, with the lock's name, because the proof may cover only a part of the
+	// store.
 	Proves(storeName, use string) error
 }
 
@@ -164,23 +164,16 @@ func (o *LockOptions) proven(st store.Store, key string) error {
 
 // proves returns why the store must not be used in this way, according to the store or the Proof.
 func (o *LockOptions) proves(st store.Store, key, use string) error {
-	if own, ok := st.(Proof); ok {
-		if err := own.Proves(st.String(), use); err != nil {
-			return err
-		}
+	err := store.Proves(st, st.String(), use)
+	if err != nil || o.Proof == nil {
+		return err
 	}
-	if o.Proof == nil {
-		return nil
-	}
-	err := o.Proof.Proves(st.String(), use)
+	err = o.Proof.Proves(st.String(), use)
 	if err != nil && o.Proof.Proves(layout.Object{Store: st, Key: key}.String(), use) == nil {
 		return nil
 	}
 	return err
 }
-
-// Proven returns why NewLock would refuse the store, and sets NoIfMatch as it would.
-func (internal) Proven(o *LockOptions, st store.Store, key string) error { return o.proven(st, key) }
 
 // withDefaults returns a copy of o, which may be nil, with its defaults, or why an option is invalid.
 func (o *LockOptions) withDefaults() (*LockOptions, error) {

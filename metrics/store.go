@@ -143,10 +143,7 @@ func (m *measured) VersionOf(body []byte) store.Version {
 
 // Proves returns the result of the measured store, if it is a Proof.
 func (m *measured) Proves(storeName, use string) error {
-	if p, ok := m.Store.(leasehold.Proof); ok {
-		return p.Proves(storeName, use)
-	}
-	return nil
+	return store.Proves(m.Store, storeName, use)
 }
 
 // measuredLarge has the additional methods of a store.Large.

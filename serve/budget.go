@@ -114,12 +114,7 @@ func (c *counting) List(ctx context.Context, prefix, after string) iter.Seq2[sto
 
 // Proves passes the call on to the store, if it has the method: see leasehold.Proof.
 func (c *counting) Proves(storeName, use string) error {
-	if p, is := c.Store.(interface {
-		Proves(storeName, use string) error
-	}); is {
-		return p.Proves(storeName, use)
-	}
-	return nil
+	return store.Proves(c.Store, storeName, use)
 }
 
 // VersionOf passes the call on to the store, if it has the method: see store.Hashed.

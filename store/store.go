@@ -167,6 +167,19 @@ type Hashed interface {
 	VersionOf(body []byte) Version
 }
 
+// Proves asks a store that knows what it is good for, and returns why it is not safe for this use: see
+// leasehold.Proof. Other stores are trusted. A store that wraps another one passes the question on with
+// it; otherwise locks would use what the wrapped store refuses.
+func Proves(st Store, storeName, use string) error {
+	own, ok := st.(interface {
+		Proves(storeName, use string) error
+	})
+	if !ok {
+		return nil
+	}
+	return own.Proves(storeName, use)
+}
+
 // Large is a Store that also keeps bodies of any size. Such an object is written
 // once, under a key that nobody has used before (128 random bits in it are enough),
 // and never changed, so it needs no version and no condition. It counts once an

@@ -207,7 +207,9 @@ type reportingStore struct {
 }
 
 // Proves passes the question on: see leasehold.Proof.
-func (s reportingStore) Proves(storeName, use string) error { return proves(s.Store, storeName, use) }
+func (s reportingStore) Proves(storeName, use string) error {
+	return store.Proves(s.Store, storeName, use)
+}
 
 func (s reportingStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	s.tell(watchview.Asked{})

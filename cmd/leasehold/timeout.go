@@ -7,7 +7,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -22,14 +21,8 @@ type timeoutStore struct {
 }
 
 // Proves passes the question on: see leasehold.Proof.
-func (p timeoutStore) Proves(storeName, use string) error { return proves(p.Store, storeName, use) }
-
-// proves asks a store that may have an opinion.
-func proves(st store.Store, storeName, use string) error {
-	if own, ok := st.(leasehold.Proof); ok {
-		return own.Proves(storeName, use)
-	}
-	return nil
+func (p timeoutStore) Proves(storeName, use string) error {
+	return store.Proves(p.Store, storeName, use)
 }
 
 // withTimeout gives a store each of whose answers is waited for, and says so if one takes long.

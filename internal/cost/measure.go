@@ -36,9 +36,9 @@ func (m *Measured) Parts(p Plan) []Part {
 // Measure runs so many locks of a plan in st, under prefix, which nobody else may use,
 // and counts the requests of d, rounded up to whole renewal intervals. Nobody resigns
 // meanwhile. It counts from two TTLs after the locks are held, when followers know when
-// their leaders renew. Waiters look as those do that have waited for hours. Peers are asked within this process: their questions are no
-// requests to the store. In the end, also if ctx ends first, it releases all locks and
-// deletes what lies under prefix.
+// their leaders renew. Waiters poll as if they had waited for hours. Peers are asked within
+// this process: their questions are not requests to the store. In the end, also if ctx
+// ends first, it releases all locks and deletes the objects under prefix.
 func Measure(ctx context.Context, st store.Store, prefix string, p Plan, locks int, d time.Duration) (*Measured, error) {
 	if p.Mode == Wait {
 		p.Infrequent = p.interval()

@@ -67,8 +67,8 @@ func lookOf(s Snapshot) string {
 	}
 }
 
-// any reads the highest epoch, whether the lock is used with If-Match or without. A record of another layout is an
-// error; no record at all is not.
+// any reads the highest epoch, whether the lock is used with If-Match or without. A record of another
+// layout is an error; no record at all is not.
 func (e Epochs) any(ctx context.Context, st store.Store) (Snapshot, error) {
 	for range mostLooks {
 		top, err := e.highest(ctx, 0)

@@ -29,7 +29,8 @@ type tfLock struct {
 const maxTFText = 256
 
 // withTFLock adds the fields of Terraform and OpenTofu to the record of a marker at KEY.tflock, as
-// unknown fields. They look at no other object, so no other marker pays for them. The ID is the lease's own, so a force-unlock with it ends no later lease.
+// unknown fields. They read no other marker, so others do without. The ID is the lease's own, so a
+// force-unlock with it ends no later lease.
 func withTFLock(r record.Record, key string) record.Record {
 	if !strings.HasSuffix(key, ".tflock") {
 		return r

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A session can be kept by a Lazy.
+// A session is what a Lazy keeps.
 type session interface {
 	comparable
 	Err() error // why it has ended, or nil

@@ -44,8 +44,8 @@ type Terms struct {
 	End time.Duration
 }
 
-// A Lease is the end of a lease and of its release, for locks and semaphores alike. What it says about
-// the time is looked up, not told (rule A10).
+// A Lease knows how long a lease lasts, how it ends and how its release is settled, for locks and
+// semaphores alike. It reads the clock at each use instead of relying on a timer (rule A10).
 type Lease struct {
 	Token  int64
 	Terms  *Terms // nil: none
@@ -174,8 +174,7 @@ func (l *Lease) Once(f func()) {
 func (l *Lease) BeginRelease(successor string) { l.Once(func() { l.of.Free(l, successor) }) }
 
 // Settle ends the release. The outcome says why others may still see the lease as held; nil means that
-// it certainly is not. Those who wait for the release go on when the other two channels are closed, which
-// may be nil.
+// nobody does. Calls that wait for the release return once one and other, which may be nil, are closed.
 func (l *Lease) Settle(outcome error, one, other <-chan struct{}) {
 	l.outcome = outcome
 	l.settled.Store(true)

@@ -214,13 +214,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 
 // Proves asks the wrapped store, if it says what it is good for: see leasehold.Proof.
 func (s *Store) Proves(storeName, use string) error {
-	p, ok := s.inner.(interface {
-		Proves(storeName, use string) error
-	})
-	if !ok {
-		return nil
-	}
-	return p.Proves(storeName, use)
+	return store.Proves(s.inner, storeName, use)
 }
 
 // DeleteIf deletes on a condition through the faults, as a "delete".
