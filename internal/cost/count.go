@@ -2,7 +2,9 @@ package cost
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"sync"
 	"sync/atomic"
 
 	"github.com/leasehold/leasehold/store"
@@ -17,15 +19,47 @@ type counter struct {
 	store.Store
 	get, put, list, remove atomic.Int64
 	behind                 bool // the members count
+	gate                   *gate
+}
+
+// A gate lets writes through until the measurement ends. A candidate that has stopped may still have a write in
+// flight, which would recreate an object after the clean-up.
+type gate struct {
+	mu     sync.Mutex
+	closed bool
+	writes sync.WaitGroup // in flight
+}
+
+var errEnded = fmt.Errorf("the measurement has ended: %w", store.ErrDenied)
+
+// pass sends a write, unless the gate is closed.
+func (g *gate) pass(write func() (*store.Object, error)) (*store.Object, error) {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return nil, errEnded
+	}
+	g.writes.Add(1)
+	g.mu.Unlock()
+	defer g.writes.Done()
+	return write()
+}
+
+// close refuses further writes and waits for those in flight. The candidates bound each of them.
+func (g *gate) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.writes.Wait()
 }
 
 // newCounter gives a quorum that is nobody else's: what another has written costs more to write.
-func newCounter(st store.Store) (*counter, error) {
+func newCounter(st store.Store, g *gate) (*counter, error) {
 	quorum, ok := st.(*quorumstore.Store)
 	if !ok {
-		return &counter{Store: st}, nil
+		return &counter{Store: st, gate: g}, nil
 	}
-	c := &counter{behind: true}
+	c := &counter{behind: true, gate: g}
 	over, err := quorum.Over(func(m store.Store) store.Store { return &member{m, c} })
 	if err != nil {
 		return nil, err
@@ -76,8 +110,10 @@ func (c *counter) Get(ctx context.Context, key string, unless store.Version) (*s
 }
 
 func (c *counter) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	c.asked(&c.put)
-	return c.Store.Put(ctx, key, body, only)
+	return c.gate.pass(func() (*store.Object, error) {
+		c.asked(&c.put)
+		return c.Store.Put(ctx, key, body, only)
+	})
 }
 
 func (c *counter) Delete(ctx context.Context, key string) error {

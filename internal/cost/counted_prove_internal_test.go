@@ -278,7 +278,7 @@ func TestMeasuringIsBrokenOff(t *testing.T) {
 
 // TestCounter: each page of a listing is a request, also one that shows nothing.
 func TestCounter(t *testing.T) {
-	c := &counter{Store: memstore.New()}
+	c := &counter{Store: memstore.New(), gate: new(gate)}
 	list := func() {
 		for _, err := range c.List(t.Context(), "", "") {
 			if err != nil {

@@ -66,6 +66,7 @@ type trial struct {
 	locks     [][]*competitor
 	processes []*process // with the modes Session and Fair
 	stopped   chan error // why a candidate stopped before it was told to
+	gate      gate
 }
 
 // A process has a session, and a candidate for each lock.
@@ -90,7 +91,7 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 	t := &trial{st: st, prefix: prefix, plan: p, stopped: make(chan error, 1)}
 	if p.Mode == Session {
 		for range p.Candidates {
-			requests, err := newCounter(st)
+			requests, err := newCounter(st, &t.gate)
 			if err != nil {
 				return nil, err
 			}
@@ -102,7 +103,7 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 		friends := &friends{elections: map[string]*leasehold.Election{}}
 		var all []*competitor
 		for n := range p.Candidates {
-			requests, err := newCounter(st)
+			requests, err := newCounter(st, &t.gate)
 			if err != nil {
 				return nil, err
 			}
@@ -160,30 +161,27 @@ func (c *competitor) lock(key string, p Plan, name string, _ *friends) error {
 	if _, err := leasehold.NewLock(c.requests, key, opts); err != nil {
 		return err
 	}
-	c.holdOn(func() (wanted, error) {
+	c.holdOn(func() (acquire, error) {
 		if c.process != nil { // it has a session by now
 			opts.Session = c.process.session
 		}
 		l, err := leasehold.NewLock(c.requests, key, opts)
-		return wanted{func(ctx context.Context) (lease, error) { return l.Acquire(ctx) }, l.Settle}, err
+		return func(ctx context.Context) (lease, error) { return l.Acquire(ctx) }, err
 	})
 	return nil
 }
 
 // fair makes it a candidate of a fair lock.
 func (c *competitor) fair(key string, p Plan, name string, _ *friends) error {
-	c.holdOn(func() (wanted, error) { // its process has a session by now
+	c.holdOn(func() (acquire, error) { // its process has a session by now
 		l, err := semaphore.NewLock(c.requests, key, &semaphore.Options{TTL: p.TTL, Holder: name, Session: c.process.session})
-		return wanted{func(ctx context.Context) (lease, error) { return l.Acquire(ctx) }, l.Close}, err
+		return func(ctx context.Context) (lease, error) { return l.Acquire(ctx) }, err
 	})
 	return nil
 }
 
-// A wanted is a lock of either kind: how it is acquired, and how what is left of a try is settled.
-type wanted struct {
-	acquire func(context.Context) (lease, error)
-	settle  func(context.Context) error
-}
+// An acquire acquires a lock of either kind.
+type acquire func(context.Context) (lease, error)
 
 // A lease is one of either kind of lock.
 type lease interface {
@@ -193,22 +191,20 @@ type lease interface {
 }
 
 // holdOn has the candidate open its lock, when it is started, acquire it, and hold it for as long as it can.
-func (c *competitor) holdOn(open func() (wanted, error)) {
+func (c *competitor) holdOn(open func() (acquire, error)) {
 	opened := sync.OnceValues(open)
 	var now atomic.Pointer[lease]
 	first := sync.OnceFunc(func() { close(c.held) })
 	c.holds = func() bool { l := now.Load(); return l != nil && (*l).Valid() }
 	c.run = func(ctx context.Context) error {
-		lock, err := opened()
+		acquire, err := opened()
 		if err != nil {
 			return err
 		}
 		for {
-			l, err := lock.acquire(ctx)
+			l, err := acquire(ctx)
 			if err != nil {
-				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-				defer cancel()
-				return errors.Join(err, lock.settle(last))
+				return err
 			}
 			now.Store(&l)
 			first()
@@ -397,6 +393,7 @@ func (t *trial) end(ctx context.Context) error {
 			_ = p.session.Close(ctx) // what is left is deleted now
 		}
 	}
+	t.gate.close()
 	for e, err := range t.st.List(ctx, t.prefix+"/", "") {
 		if err == nil {
 			err = t.st.Delete(ctx, e.Key)
