@@ -45,15 +45,14 @@ members. With --dry-run, the members are tested, and the quorum is not changed.`
 				}
 			}
 			did, err := st.Collect(ctx, &opts)
-			what := "are gone"
+			result := "%d deleted objects are gone; %d were settled, and can go in a day; %d were touched meanwhile"
 			if opts.DryRun {
-				what = "would be gone"
+				result = "%d deleted objects would be gone; %d would be settled, and could go a day later; %d were touched meanwhile"
 			}
 			if err != nil && did.Gone+did.Settled == 0 {
 				return a.quorumFailed(args[0], err)
 			}
-			a.console.tell("%d deleted objects %s; %d were settled, and can go in a day; %d were touched meanwhile",
-				did.Gone, what, did.Settled, did.Left)
+			a.console.tell(result, did.Gone, did.Settled, did.Left)
 			if err != nil {
 				return a.quorumFailed(args[0], err)
 			}

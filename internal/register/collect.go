@@ -55,7 +55,7 @@ func (r *Register) collect() {
 func (r *Register) decide() {
 	var found Value
 	var best Ballot
-	same, old, some := true, true, false
+	same, aged, old, some := true, true, true, false
 	for i := range r.members {
 		m := &r.members[i]
 		switch {
@@ -68,19 +68,25 @@ func (r *Register) decide() {
 				found, best = m.acc.Value, m.acc.Accepted
 			}
 			same = same && m.acc.Accepted == best
+			aged = aged && m.old
 			old = old && m.old && m.acc.Number < r.cfg.Number
 			some = true
 		}
 	}
+	survey := r.call.Kind == Survey
 	switch {
 	case !some && same:
 		r.answer(Answer{Outcome: Done, Votes: 1<<len(r.members) - 1})
 	case !found.Deleted:
 		r.answer(Answer{Outcome: Mismatch, Value: found})
+	case !same && survey:
+		r.answer(Answer{Outcome: Done, Value: found})
 	case !same:
 		r.call.Kind = Settle
 		r.round()
-	case !old:
+	case survey && aged:
+		r.answer(Answer{Outcome: Done, Votes: 1<<len(r.members) - 1})
+	case survey, !old:
 		r.answer(Answer{Outcome: Mismatch, Value: found})
 	default:
 		r.drop()

@@ -62,6 +62,7 @@ func TestCollect(t *testing.T) {
 		left    string // what each member has then
 		drops   int    // all of which were carried out
 		tries   int    // or so many, and not all
+		would   bool   // drop what it leaves, under the next configuration
 	}{
 		"all have it":            {outcome: register.Done, drops: 3},
 		"one never had anything": {given: func(m *members) { m.objects[1] = object{} }, outcome: register.Done, drops: 2},
@@ -143,7 +144,7 @@ func TestCollect(t *testing.T) {
 					m.objects[i].acc = tombstone(2, 7)
 				}
 			},
-			outcome: register.Mismatch, value: "deletion", left: "deletion",
+			outcome: register.Mismatch, value: "deletion", left: "deletion", would: true,
 		},
 		"one has not taken the number": {
 			call:    register.Call{ID: 1, Kind: register.Collect, Taken: 0b101},
@@ -178,12 +179,13 @@ func TestCollect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if c.call.ID == 0 {
+				c.call = collect
+			}
+			t.Run("survey", func(t *testing.T) { surveys(t, c.given, c.call, c.outcome, c.value, c.err, c.tries > 0 || c.would) })
 			m := collecting(t)
 			if c.given != nil {
 				c.given(m)
-			}
-			if c.call.ID == 0 {
-				c.call = collect
 			}
 			a := m.call(c.call)
 			if a.Outcome != c.outcome || !errors.Is(a.Err, c.err) || a.Value.Version != c.value {
@@ -209,6 +211,27 @@ func TestCollect(t *testing.T) {
 				t.Errorf("only %b are said to have nothing left", a.Votes)
 			}
 		})
+	}
+}
+
+// surveys checks that a Survey gives the answer of that Collect, and writes nothing. If the Collect would drop
+// everything, but for a member that refuses or for its configuration, the Survey says so.
+func surveys(t *testing.T, given func(*members), call register.Call, outcome register.Outcome, value string, err error, drops bool) {
+	t.Helper()
+	m := collecting(t)
+	if given != nil {
+		given(m)
+	}
+	if call.Kind = register.Survey; drops {
+		outcome, value, err = register.Done, "", nil
+	}
+	if a := m.call(call); a.Outcome != outcome || !errors.Is(a.Err, err) || a.Value.Version != value {
+		t.Errorf("%+v, want %v %q %v", a, outcome, value, err)
+	}
+	for i, asked := range m.asked {
+		if asked.puts+asked.drops > 0 {
+			t.Errorf("member %d was asked to write: %+v", i, asked)
+		}
 	}
 }
 

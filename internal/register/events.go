@@ -15,7 +15,7 @@ type (
 		// Value, of a Set, is what is to be written, and of a Remove it has a version only, which names
 		// the deletion. No two calls have the same version.
 		Value Value
-		// Taken, of a Collect, has a bit for each member whose marker has been seen with the number of
+		// Taken, of a Collect or Survey, has a bit for each member whose marker has been seen with the number of
 		// this configuration. All of them are needed (rule Q7).
 		Taken int
 	}
@@ -25,7 +25,7 @@ type (
 		Err error
 	}
 	// Shown is the answer to a Get. Without Err, Same says that the version is still the one that was
-	// named, and an empty At that there is no object. Old, of a Get for a Collect, says that the object has been
+	// named, and an empty At that there is no object. Old, of a Get for one of these, says that the object has been
 	// as it is for longer than any request is under way, by the member's own clock (rule Q7).
 	Shown struct {
 		Member   int
@@ -76,6 +76,8 @@ const (
 	// it is settled first, and the answer is Done with it as the Value: it can be dropped when it is old.
 	// Otherwise the answer is a Mismatch, with what there is.
 	Collect
+	// Survey gives the answer of a Collect under the next configuration, and writes nothing.
+	Survey
 )
 
 // A Fate is what became of a conditional write.

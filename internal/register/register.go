@@ -85,7 +85,7 @@ const (
 	accepting        // a value is being accepted
 	pausing          // another's ballot was larger
 	following        // the call is answered, and what a majority has accepted goes to the others
-	collecting       // a look at all members, for a Collect
+	collecting       // a look at all members, for a Collect or Survey
 	dropping         // what a deletion has left is dropped
 )
 
@@ -265,7 +265,7 @@ func (r *Register) begin() {
 		r.rounds, r.prepared = 1, prepared{}
 		r.ballot, r.got, r.base = p.ballot, p.by, p.over.Version
 		r.propose(r.call.Value)
-	case c.Kind == Collect:
+	case c.Kind == Collect, c.Kind == Survey:
 		r.beginCollect()
 	case c.Kind == Settle, c.Kind != Look && r.promising():
 		r.round()

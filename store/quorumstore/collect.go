@@ -23,10 +23,11 @@ const keptFor = 24 * time.Hour
 
 // CollectOptions are the options of [Store.Collect].
 type CollectOptions struct {
-	// DryRun deletes nothing, settles nothing, and makes no configuration.
+	// DryRun deletes nothing, settles nothing, and makes no configuration. Collected then says what
+	// would be done.
 	DryRun bool
-	// OnKey is called for each key that was removed completely, or with DryRun would be if all
-	// members have the deletion. Calls do not overlap. Default: none.
+	// OnKey is called for each key that was removed completely, or with DryRun would be. Calls do
+	// not overlap. Default: none.
 	OnKey func(key string)
 }
 
@@ -70,9 +71,10 @@ func (s *Store) Collect(ctx context.Context, opts *CollectOptions) (Collected, e
 		return c.did, err
 	}
 	if opts.DryRun {
-		return c.did, c.look(ctx, v, keys)
+		_, err = c.collect(ctx, v, keys, register.Survey)
+		return c.did, err
 	}
-	again, err := c.collect(ctx, v, keys)
+	again, err := c.collect(ctx, v, keys, register.Collect)
 	if err != nil || len(again) == 0 {
 		return c.did, err
 	}
@@ -81,7 +83,7 @@ func (s *Store) Collect(ctx context.Context, opts *CollectOptions) (Collected, e
 	}
 	c.did.Number = v.cfg.Number
 	todo := len(again) + c.did.Gone + c.did.Settled
-	_, err = c.collect(ctx, v, again)
+	_, err = c.collect(ctx, v, again, register.Collect)
 	c.did.Left = todo - c.did.Gone - c.did.Settled
 	return c.did, err
 }
@@ -130,20 +132,6 @@ func (c *collection) list(ctx context.Context, v *view) ([]string, error) {
 	return keys, nil
 }
 
-// look counts what would be deleted or settled.
-func (c *collection) look(ctx context.Context, v *view, keys []string) error {
-	return each(ctx, keys, func(ctx context.Context, key string) error {
-		a := v.key(key).call(ctx, register.Call{Kind: register.Look})
-		if a.Outcome != register.Done {
-			return failed(ctx, "collect", key, a.Outcome, a.Err)
-		}
-		if a.Value.Deleted {
-			c.gone(key)
-		}
-		return nil
-	})
-}
-
 func (c *collection) gone(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,11 +140,11 @@ func (c *collection) gone(key string) {
 	}
 }
 
-// collect collects each key through its register, and returns the keys that need a new
+// collect collects or surveys each key through its register, and returns the keys that need a new
 // configuration.
-func (c *collection) collect(ctx context.Context, v *view, keys []string) (again []string, err error) {
+func (c *collection) collect(ctx context.Context, v *view, keys []string, kind register.Kind) (again []string, err error) {
 	v.clocks.Store(&c.clocks)
-	call := register.Call{Kind: register.Collect, Taken: 1<<len(v.members) - 1}
+	call := register.Call{Kind: kind, Taken: 1<<len(v.members) - 1}
 	err = each(ctx, keys, func(ctx context.Context, key string) error {
 		switch a := v.key(key).call(ctx, call); {
 		case a.Outcome == register.Done && a.Value.Version == "":
