@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/store"
 )
 
 // An Engine gives one candidate of the protocol its clock, its alarm and its requests. The candidate has
@@ -97,37 +99,121 @@ func (e *Engine) Leave() {
 	e.mu.Unlock()
 }
 
-// Locked calls f while the engine is locked, whether or not it rests.
-func (e *Engine) Locked(f func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	f()
-}
+// What the owner asks for.
 
-// Resting reports whether the engine rests.
-func (e *Engine) Resting() bool { return e.active == nil }
-
-// host returns the owner, as a member of a session.
-func (e *Engine) host() Host { return e.owner }
-
-func (e *Engine) values() context.Context { return e.active.ctx }
-
-// Owner returns the owner.
-func (e *Engine) Owner() Owner { return e.owner }
-
-// Until returns the clock reading at which the candidate's lease ceases to be valid unless it is renewed
-// first, or 0 if it holds none. A lease under a session is also valid only while the session is. Until
-// takes no mutex: each use of a lease calls it.
-func (e *Engine) Until() time.Duration { return time.Duration(e.until.Load()) }
-
-// Candidate returns the candidate of an entered engine, for reading only. If the engine rests, it is a
-// restored copy.
-func (e *Engine) Candidate() *candidate.Machine {
-	if e.active == nil {
-		return e.restored()
+// Acquire begins an acquisition, under s unless that is nil. It calls before first, while the engine is
+// locked. The owner is told the one answer. Requests get the values of ctx, and do not end with it.
+// Acquire fails if the session has ended, and then begins nothing.
+func (e *Engine) Acquire(ctx context.Context, ev candidate.Acquire, s *Session, before func()) error {
+	e.Enter()
+	defer e.Leave()
+	if s != nil {
+		if err := s.enter(e); err != nil {
+			return err
+		}
+		ev.Session = s.Key()
 	}
-	return e.active.candidate
+	before()
+	e.begin(ctx, s, ev)
+	return nil
 }
+
+// Attach uses a detached lease, under no session. Nothing of the candidate may be outstanding: see
+// Settled. Otherwise it is like Acquire.
+func (e *Engine) Attach(ctx context.Context, ev candidate.Attach, before func()) {
+	e.Enter()
+	defer e.Leave()
+	before()
+	e.begin(ctx, nil, ev)
+}
+
+func (e *Engine) begin(ctx context.Context, s *Session, ev protocol.Event) {
+	e.active.ctx, e.active.session, e.active.failing = context.WithoutCancel(ctx), s, nil
+	e.Step(ev)
+}
+
+// Cancel ends the acquisition, unless it was answered meanwhile. The candidate answers at once and cleans
+// up in the background, so a caller never waits for the store after it gave up.
+func (e *Engine) Cancel() {
+	e.Enter()
+	defer e.Leave()
+	a := e.active
+	if a.giveUp != nil {
+		a.giveUp() // nobody waits for the answer
+	}
+	if r := a.watch.reaper; r != nil {
+		a.failing = r.trouble()
+	}
+	e.Step(protocol.Cancel{})
+}
+
+// Trouble returns, for an entered engine, the store error that keeps the acquisition from ending, or nil.
+func (e *Engine) Trouble() error {
+	if err := e.active.candidate.Trouble(); err != nil {
+		return err
+	}
+	return e.active.failing
+}
+
+// Release ends the lease and frees the lock. It calls how when the owner has been told of everything that
+// had ended before. There the owner ends the lease's validity, before anything is sent, and says how
+// to release it.
+//
+// A lease may have ended unnoticed: the machine was suspended, or the session is about to tell. Then the
+// user must hear of the loss, and not that the release succeeded.
+func (e *Engine) Release(how func() candidate.Release) {
+	s := e.leaseSession()
+	if s != nil && !s.Valid() {
+		s.End(protocol.ErrExpired) // unless it has ended: no alarm has gone off since it expired
+	}
+	e.Enter()
+	defer e.Leave()
+	if e.runtime().Now().Clock >= e.active.candidate.Deadline() {
+		e.Step(protocol.Tick{}) // it is lost, and no alarm has gone off since
+	}
+	if s != nil {
+		if why := s.Over(); why != nil {
+			e.Step(protocol.SessionOver{Session: s.Key(), Err: why}) // it is about to tell us
+		}
+	}
+	e.Step(how())
+}
+
+// Detach ends the lease and leaves its record as it is. It calls how when the owner has been told of
+// everything that had ended before. There the owner ends the lease's validity, and says what becomes of
+// it.
+func (e *Engine) Detach(how func() protocol.Event) {
+	e.Enter()
+	defer e.Leave()
+	if e.runtime().Now().Clock >= e.active.candidate.Deadline() {
+		e.Step(protocol.Tick{}) // as for a release
+	}
+	e.Step(how())
+}
+
+// leaseSession returns the session of the lease, or nil.
+func (e *Engine) leaseSession() (s *Session) {
+	e.Locked(func() {
+		if e.active != nil {
+			s = e.active.session
+		} else {
+			s = e.owner.Session(e.rest.Session())
+		}
+	})
+	return s
+}
+
+// Watch makes the candidate poll even while nobody wants the lock, or stops that.
+func (e *Engine) Watch(on bool) {
+	e.Enter()
+	defer e.Leave()
+	if a := e.active; !on && a.giveUp != nil && a.candidate.Settled() {
+		a.giveUp()
+	}
+	e.Step(candidate.Watch{On: on})
+}
+
+// How the candidate is stepped.
 
 // Tell enters the engine and steps it.
 func (e *Engine) Tell(ev protocol.Event) {
@@ -198,6 +284,157 @@ func (e *Engine) wake() (time.Duration, bool) {
 		}
 	}
 	return wake, ok
+}
+
+// What the candidate asks of the store.
+
+// read sends a read. The time is kept, because a heartbeat that announced a release since then may have
+// announced this lock's: see session.Watch.
+func (e *Engine) read(a candidate.Read) {
+	p := e.active.place
+	var s layout.Snapshot
+	var err error
+	e.active.looked = p.Runtime.Now().Clock
+	e.active.giveUp = p.Runtime.Ask(Request{
+		For: a, Context: e.active.ctx, Timeout: a.Timeout,
+		Do: func(ctx context.Context) { s, err = p.Layout.Look(ctx, a.Unless) },
+		Done: func() {
+			e.Enter()
+			defer e.Leave()
+			e.active.giveUp = nil
+			if !errors.Is(err, store.ErrNotModified) {
+				e.active.shown, e.active.showed = s, p.Runtime.Now().Clock
+			}
+			e.Step(layout.ReadDone(s, err))
+		},
+	})
+}
+
+// check reads whether the holder's session goes on. One read is enough to answer a user that does not wait.
+// To find out that a silent session has ended takes a reaper, and a TTL.
+func (e *Engine) check(a candidate.Check) {
+	p := e.active.place
+	var s layout.Snapshot
+	var err error
+	e.active.giveUp = p.Runtime.Ask(Request{
+		For: a, Context: e.active.ctx, Timeout: a.Timeout,
+		Do: func(ctx context.Context) { s, err = layout.Heartbeat{Store: p.Store, Key: a.Session}.Look(ctx, "") },
+		Done: func() {
+			e.Enter()
+			defer e.Leave()
+			e.active.giveUp = nil
+			checked := layout.Checked(a.Session, s, err)
+			checked.Abandoned = s.Abandoned(p.Runtime.Now().Wall)
+			e.Step(checked)
+		},
+	})
+}
+
+// write keeps the action as it came, and puts what its two closures share in one struct: each variable and
+// each copy would be an allocation at every renewal.
+//
+// A write cannot be given up as a read can. It may land whether or not anybody waits for its answer, so
+// the answer is always worth having (rule A6).
+func (e *Engine) write(action protocol.Action, timeout time.Duration) {
+	p := e.active.place
+	var wrote struct {
+		s   layout.Snapshot
+		err error
+	}
+	p.Runtime.Ask(Request{
+		For: action, Context: e.active.ctx, Timeout: timeout,
+		Do: func(ctx context.Context) {
+			a, _ := action.(candidate.Write)
+			wrote.s, wrote.err = p.Layout.Write(ctx, a)
+			if p.Logger.Enabled(ctx, slog.LevelDebug) { // the arguments cost more than the call
+				p.Logger.DebugContext(ctx, "write", "lock", p.Layout.String(), "op", a.Op.String(), "token", a.Record.Token, "error", wrote.err)
+			}
+		},
+		Done: func() {
+			e.Enter()
+			defer e.Leave()
+			e.Step(layout.WriteDone(wrote.s, wrote.err))
+			a, _ := action.(candidate.Write)
+			epochs, ok := p.Layout.(layout.Epochs) // if the write failed, none was written
+			if ok && epochs.Due(a.Op, wrote.s.Record.Epoch) && e.active.past == nil && e.active.candidate.Valid(p.Runtime.Now().Clock) {
+				e.collect(p, epochs)
+			}
+		},
+	})
+}
+
+// collect deletes old epochs for as long as the lease lasts. Only a valid lease collects, one collection at
+// a time: its holder has just written the highest number, so the others are certainly old. A failure
+// matters little, because the next holder tries again.
+func (e *Engine) collect(p Place, epochs layout.Epochs) {
+	e.active.past = make(chan struct{})
+	e.active.leave = p.Runtime.Ask(Request{
+		Context: e.active.ctx, Timeout: time.Minute,
+		Do: func(ctx context.Context) {
+			deleted, err := collect(ctx, epochs)
+			if err != nil {
+				p.Logger.DebugContext(ctx, "epochs of the past were not collected", "lock", p.Layout.String(), "error", err)
+				return
+			}
+			p.Logger.DebugContext(ctx, "epochs of the past were collected", "lock", p.Layout.String(), "deleted", deleted)
+		},
+		Done: func() {
+			e.Enter()
+			defer e.Leave()
+			close(e.active.past)
+			e.active.past, e.active.leave = nil, nil
+			e.active.settle(e)
+		},
+	})
+}
+
+// collect skips objects that are not records, which somebody may want back. It stops at any other error, so
+// that a failing store gets no more requests.
+func collect(ctx context.Context, epochs layout.Epochs) (deleted int, err error) {
+	for _, err := range epochs.Collect(ctx, layout.DefaultCollection) {
+		switch {
+		case errors.Is(err, record.ErrForeign): // it stays where it is
+		case err != nil:
+			return deleted, err
+		default:
+			deleted++
+		}
+	}
+	return deleted, nil
+}
+
+// What is known of it.
+
+// Locked calls f while the engine is locked, whether or not it rests.
+func (e *Engine) Locked(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
+}
+
+// Resting reports whether the engine rests.
+func (e *Engine) Resting() bool { return e.active == nil }
+
+// host returns the owner, as a member of a session.
+func (e *Engine) host() Host { return e.owner }
+
+func (e *Engine) values() context.Context { return e.active.ctx }
+
+// Owner returns the owner.
+func (e *Engine) Owner() Owner { return e.owner }
+
+// Until returns the clock reading at which the candidate's lease ceases to be valid unless it is renewed
+// first, or 0 if it holds none. A lease under a session is also valid only while the session is. Until
+// takes no mutex: each use of a lease calls it.
+func (e *Engine) Until() time.Duration { return time.Duration(e.until.Load()) }
+
+// Candidate returns the candidate of an entered engine, for reading only. If the engine rests, it is a
+// restored copy.
+func (e *Engine) Candidate() *candidate.Machine {
+	if e.active == nil {
+		return e.restored()
+	}
+	return e.active.candidate
 }
 
 // TellLate makes an entered engine step when a renewal is late, so that the owner notices, or stops that.
