@@ -496,17 +496,19 @@ func (f *family) launch() {
 	theirEvents.Close()
 	f.t.Cleanup(func() {
 		_ = f.parent.Process.Kill()
-		for _, pid := range f.living() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		// A process that is killed may just have forked another one, so look until there is none left.
+		for limit := time.Now().Add(hang); time.Now().Before(limit); time.Sleep(time.Millisecond) {
+			left := f.living()
+			for _, pid := range left {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			if len(left) == 0 && f.cgroupGone() {
+				break
+			}
 		}
 		_ = f.parent.Wait()
 		orders.Close()
 		events.Close()
-		for limit := time.Now().Add(hang); f.cgroup() != "" && time.Now().Before(limit); time.Sleep(time.Millisecond) {
-			if err := os.Remove(f.cgroup()); err == nil || errors.Is(err, fs.ErrNotExist) {
-				break
-			}
-		}
 	})
 	f.first = f.event()
 }
@@ -581,6 +583,15 @@ func (f *family) ended(code int, sig syscall.Signal, expired bool) {
 func (f *family) cgroup() string {
 	_, dir, _ := strings.Cut(f.first.Means, ", in the cgroup ")
 	return dir
+}
+
+// cgroupGone removes the family's cgroup, if it has one.
+func (f *family) cgroupGone() bool {
+	if f.cgroup() == "" {
+		return true
+	}
+	err := os.Remove(f.cgroup())
+	return err == nil || errors.Is(err, fs.ErrNotExist)
 }
 
 // needsCgroup skips the test where the command has no cgroup.
