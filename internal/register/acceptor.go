@@ -10,34 +10,34 @@ import (
 // Format is the format of the objects that this version writes and understands.
 const Format = 1
 
-// ErrForeign is the kind of every error about an object that is none of this quorum's. Such an object
-// is never written over.
+// ErrForeign matches every error about an object that does not belong to this quorum. Such an object
+// is never overwritten.
 var ErrForeign = errors.New("not an object of this quorum")
 
-// A Value is what a register keeps. The zero Value was never written.
+// A Value is a register's content. The zero Value is never written.
 type Value struct {
-	Version string // names this value, and no other that is ever written
-	Deleted bool   // there is no object: it was deleted
+	Version string // unique among all values ever written
+	Deleted bool   // the object was deleted
 	Body    []byte
-	Beside  int64 // the body is an object of its own, of so many bytes; 0: it is not
+	Beside  int64 // size of a body that is stored as its own object; 0: it is in Body
 }
 
-// Exists reports whether there is an object, for who reads the register.
+// Exists reports whether a reader finds an object.
 func (v Value) Exists() bool { return v.Version != "" && !v.Deleted }
 
-// An Acceptor is what one member knows of one key.
+// An Acceptor is one member's state of one key.
 type Acceptor struct {
-	Quorum   string // whose it is
-	Number   int    // of the configuration that it was last written under
+	Quorum   string // its name
+	Number   int    // of the configuration of the last write
 	Promised Ballot // nothing below it is promised or accepted
-	Accepted Ballot // of Value; zero: nothing was accepted yet
+	Accepted Ballot // the ballot of Value; zero: nothing accepted yet
 	Value    Value
 }
 
-// MaxHeader is how many bytes an object has at most beside the body of its value.
+// MaxHeader is the maximum size of an object without the body of its value, in bytes.
 const MaxHeader = 1 << 10
 
-// maxCounter is far above what ballots can ever grow to.
+// maxCounter is far above any counter that a ballot can reach.
 const maxCounter = 1 << 62
 
 // header is the first line of an object.
@@ -52,8 +52,8 @@ type header struct {
 	Beside   int64  `json:"beside,omitempty"`
 }
 
-// Encode gives the object: a line of JSON, and after it the body of the value as it is, so that any tool
-// for the store shows it.
+// Encode returns the object: a line of JSON, followed by the unchanged body, so that any tool for the store
+// can show it.
 func (a Acceptor) Encode() ([]byte, error) {
 	line, err := json.Marshal(header{Format, a.Quorum, a.Number, a.Promised, a.Accepted, a.Value.Version, a.Value.Deleted, a.Value.Beside})
 	if err != nil {
@@ -65,7 +65,7 @@ func (a Acceptor) Encode() ([]byte, error) {
 	return append(append(line, '\n'), a.Value.Body...), nil
 }
 
-// Decode reads an object of the quorum of that name. Every error is an [ErrForeign].
+// Decode reads an object of the quorum with that name. Every error matches [ErrForeign].
 func Decode(quorum string, object []byte) (Acceptor, error) {
 	line, _, ok := bytes.Cut(object[:min(len(object), MaxHeader)], []byte("\n"))
 	if !ok {

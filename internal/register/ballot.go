@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Ballot numbers a proposal (rule Q2). It is unique by its proposer's name, which no other Register
-// has ever had. The zero Ballot is below all others.
+// A Ballot numbers a proposal (rule Q2). It is unique because no two Registers ever have the same name. The
+// zero Ballot is below all others.
 type Ballot struct {
 	Counter uint64
 	By      string
@@ -22,10 +22,10 @@ func (b Ballot) Compare(o Ballot) int {
 // Below reports whether b is smaller than o.
 func (b Ballot) Below(o Ballot) bool { return b.Compare(o) < 0 }
 
-// IsZero reports whether b is no ballot at all.
+// IsZero reports whether b is the zero Ballot.
 func (b Ballot) IsZero() bool { return b == Ballot{} }
 
-// String is "7.kq2…", or "" for the zero Ballot.
+// String returns text such as "7.kq2…", or "" for the zero Ballot.
 func (b Ballot) String() string {
 	if b.IsZero() {
 		return ""
@@ -33,10 +33,10 @@ func (b Ballot) String() string {
 	return strconv.FormatUint(b.Counter, 10) + "." + b.By
 }
 
-// MarshalText writes what String gives.
+// MarshalText returns the text of String.
 func (b Ballot) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote, and nothing else.
+// UnmarshalText accepts only text that MarshalText returns.
 func (b *Ballot) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*b = Ballot{}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// beginCollect asks every member what it has. What is known of them from before does not count: it must have been
-// seen after all have taken the number.
+// beginCollect reads the object of every member. Earlier answers do not count: all members must have taken the
+// number before.
 func (r *Register) beginCollect() {
 	for i := range r.members {
 		if r.call.Taken>>i&1 == 0 {
@@ -17,8 +17,8 @@ func (r *Register) beginCollect() {
 	r.phase = collecting
 }
 
-// collect goes on with that look. It needs every member: one that has missed the deletion still has what was deleted,
-// and would bring it back.
+// collect continues these reads. It needs every member, because one that missed the deletion still has the deleted
+// object, and would bring it back.
 func (r *Register) collect() {
 	waits := false
 	for i := range r.members {
@@ -29,7 +29,7 @@ func (r *Register) collect() {
 			continue
 		case !m.fresh, !r.mine(i) && r.again(i):
 			if r.free(m) {
-				m.known = false // so that the whole answer comes, with its age
+				m.known = false // so that the answer is complete, with its age
 				r.get(i)
 				waits = true
 			}
@@ -51,7 +51,7 @@ func (r *Register) collect() {
 	}
 }
 
-// decide says what becomes of what was found (rule Q7).
+// decide removes, settles or keeps what was found (rule Q7).
 func (r *Register) decide() {
 	var found Value
 	var best Ballot
@@ -59,8 +59,8 @@ func (r *Register) decide() {
 	for i := range r.members {
 		m := &r.members[i]
 		switch {
-		case !r.mine(i): // and by the marker it has never accepted anything
-		case !r.sure(i): // what has promised may yet accept, under an older configuration
+		case !r.mine(i): // by its marker, it has never accepted anything
+		case !r.sure(i): // a member that has promised may still accept, under an older configuration
 			same = false
 		default:
 			if best.Below(m.acc.Accepted) {
@@ -93,7 +93,7 @@ func (r *Register) decide() {
 	}
 }
 
-// drop deletes what every member still has, on the condition that it has not changed since.
+// drop deletes the object of each member, on the condition that it has not changed.
 func (r *Register) drop() {
 	r.phase = dropping
 	for i := range r.members {
@@ -104,7 +104,7 @@ func (r *Register) drop() {
 	}
 }
 
-// dropped answers once every member has.
+// dropped answers once every member has answered.
 func (r *Register) dropped() {
 	var errs []error
 	gone := set(0)
@@ -122,7 +122,7 @@ func (r *Register) dropped() {
 	switch {
 	case len(errs) > 0:
 		r.fails(errors.Join(append([]error{ErrNotAll}, errs...)...))
-	case gone.count() < len(r.members): // somebody has touched it
+	case gone.count() < len(r.members): // it was changed meanwhile
 		r.answer(Answer{Outcome: Mismatch})
 	default:
 		r.answer(Answer{Outcome: Done, Votes: int(gone)})

@@ -6,24 +6,24 @@ import (
 	"fmt"
 )
 
-// A Configuration says who votes (rule Q6).
+// A Configuration lists the members that vote (rule Q6).
 type Configuration struct {
-	Quorum  string   `json:"quorum"` // a random name, for good
-	Number  int      `json:"number"` // 0 at first, and one more with each change
+	Quorum  string   `json:"quorum"` // a random name that never changes
+	Number  int      `json:"number"` // starts at 0, and grows by one with each change
 	Members []Member `json:"members"`
 }
 
 // A Member is one store of a configuration.
 type Member struct {
-	Place  string `json:"place"`  // where the store is, for those who open it
-	Marker string `json:"marker"` // the random name of this member, which its marker has
-	Since  int    `json:"since"`  // the number of the configuration that it is new in
+	Place  string `json:"place"`  // the store's URL
+	Marker string `json:"marker"` // the member's random name, which is also in its marker
+	Since  int    `json:"since"`  // the number of its first configuration
 }
 
-// Majority is how many members decide.
+// Majority returns the number of members that decide.
 func (c Configuration) Majority() int { return len(c.Members)/2 + 1 }
 
-// Check says what is wrong with it.
+// Check returns what is wrong with the configuration.
 func (c Configuration) Check() error {
 	if c.Quorum == "" || c.Number < 0 {
 		return fmt.Errorf("%w: a configuration without a name or with the number %d", ErrForeign, c.Number)
@@ -44,13 +44,13 @@ func (c Configuration) Check() error {
 	return nil
 }
 
-// A Marker lies in each member beside its objects. It is gone if they are (rule Q5).
+// A Marker is stored in each member. If a member has lost its objects, it has lost its marker too (rule Q5).
 type Marker struct {
 	Name   string // the Member's Marker
-	Number int    // of the last configuration that it has taken
-	// Whole: what is not there was never there. A new member is not, until it has been filled.
+	Number int    // of the last configuration that the member has taken
+	// Whole says that no object is missing. A new member is whole once it has been filled.
 	Whole bool
-	// Known is the last configuration that it has been told.
+	// Known is the last configuration the member was told about.
 	Known Configuration
 }
 
@@ -62,12 +62,12 @@ type marker struct {
 	Known  Configuration `json:"configuration"`
 }
 
-// Encode gives the marker's object.
+// Encode returns the marker's object.
 func (m Marker) Encode() ([]byte, error) {
 	return json.MarshalIndent(marker{Format, m.Name, m.Number, m.Whole, m.Known}, "", "  ")
 }
 
-// DecodeMarker reads a marker. Every error is an [ErrForeign].
+// DecodeMarker reads a marker. Every error matches [ErrForeign].
 func DecodeMarker(object []byte) (Marker, error) {
 	var m marker
 	d := json.NewDecoder(bytes.NewReader(object))

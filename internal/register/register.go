@@ -8,48 +8,48 @@ import (
 	"time"
 )
 
-// The errors of an Answer, beside those of the members.
+// The errors of an Answer, in addition to those of the members.
 var (
-	// ErrLost: the member has lost its objects, or its place has another one's (rule Q5).
+	// ErrLost means that the member has lost its objects, or that its store has another member's (rule Q5).
 	ErrLost = errors.New("this member has lost its objects")
-	// ErrNotFilled: the member is new, and has not been filled yet (rule Q6).
+	// ErrNotFilled means that the member is new and has not been filled yet (rule Q6).
 	ErrNotFilled = errors.New("this member is new and was not filled yet")
-	// ErrContended: others wrote all the time.
+	// ErrContended means that other writers were faster in every round.
 	ErrContended = errors.New("too many writers at a time")
-	// ErrMoved: a member knows of a later configuration. The Register is of no use any more.
+	// ErrMoved means that a member knows a later configuration. The Register cannot be used any more.
 	ErrMoved = errors.New("the configuration has changed")
-	// ErrNoMajority: too few members answer. It comes with what each of the others said.
+	// ErrNoMajority means that too few members answer. It wraps the errors of the others.
 	ErrNoMajority = errors.New("no majority of the members")
-	// ErrNotAll: a Collect needs every member, and one does not take part. It comes with why.
+	// ErrNotAll means that a Collect needs every member, and one cannot take part. It wraps the reason.
 	ErrNotAll = errors.New("every member is needed")
-	// ErrNotTaken: a member has not taken the number of this configuration (rule Q7).
+	// ErrNotTaken means that a member has not taken the number of this configuration (rule Q7).
 	ErrNotTaken = errors.New("this member has not taken the number of the configuration")
 )
 
-// Bounds of one call: it never asks more than these of one member, nor begins more rounds.
+// The limits of one call: requests to one member, and rounds.
 const (
 	maxSteps  = 24
 	maxRounds = 8
 )
 
-// overdue is for how long a request may be under way until the next call asks the member anew. What it was
-// to bring about may still come: that is settled by the version that the next write is on the condition of.
+// overdue is how long a request may be in flight before the next call sends another one to the member. A late write may
+// still land; the version that the next write is conditional on settles that.
 const overdue = time.Second
 
-// onceMore is after how long a member that has failed is asked again in the same call, where that waits for others.
+// onceMore is the time after which a call that waits for others asks a failed member again.
 const onceMore = 500 * time.Millisecond
 
-// Pauses after another's ballot was larger, and of a look that waits for a slow member.
+// The limits of the backoff after a rival's larger ballot, and of the wait for a slow member during a read.
 const (
 	minPause = 10 * time.Millisecond
 	maxPause = 2 * time.Second
 )
 
-// A Register is one key, as one proposer sees it. Only one goroutine may use it at a time.
+// A Register is one key, as seen by one proposer. Only one goroutine may use it at a time.
 type Register struct {
 	cfg     Configuration
-	by      string // in its ballots
-	counter uint64 // the largest that it has used or seen
+	by      string // the name in its ballots
+	counter uint64 // the largest used or seen
 	random  func() uint64
 	now     time.Duration
 	out     []Action
@@ -57,66 +57,66 @@ type Register struct {
 	members []member
 	queue   []Call
 	call    *Call
-	due     time.Duration // of what waits for time to pass; 0: nothing does
+	due     time.Duration // when to continue; 0: nothing waits
 	number  int           // of calls so far
-	took    time.Duration // by the last write that was answered
+	took    time.Duration // by the last answered write
 	moved   bool
 
 	phase    phase
-	gathered time.Duration // when this look began
+	gathered time.Duration // when this read began
 	looks    int
 	rounds   int
 	ballot   Ballot
-	next     Ballot // the one whose promise rides on the acceptances
+	next     Ballot // promised together with the acceptances
 	proposal Value
-	base     string // the version of the value that the call's own was first to replace
-	got      set    // who has promised it
-	votes    set    // who has accepted under it
+	base     string // the version of the value that the call first tried to replace
+	got      set    // members that have promised it
+	votes    set    // members that have accepted under it
 	prepared prepared
 }
 
-// phase is where a call stands.
+// phase is the state of a call.
 type phase int
 
 const (
 	idle       phase = iota
-	gathering        // a look at the members
-	preparing        // a ballot is being promised
-	accepting        // a value is being accepted
-	pausing          // another's ballot was larger
-	following        // the call is answered, and what a majority has accepted goes to the others
-	collecting       // a look at all members, for a Collect or Survey
-	dropping         // what a deletion has left is dropped
+	gathering        // reading the members
+	preparing        // asking for promises
+	accepting        // asking for acceptances
+	pausing          // backing off, because a rival's ballot was larger
+	following        // the call is answered, and the other members receive what a majority has accepted
+	collecting       // reading all members, for a Collect or Survey
+	dropping         // deleting a deletion
 )
 
-// prepared is a ballot that was promised with the last acceptance.
+// prepared is a ballot that was promised together with the last acceptance.
 type prepared struct {
 	ballot Ballot
 	by     set
-	over   Value // what is accepted, and nothing else can be before the ballot is used
+	over   Value // the accepted value; nothing else can be accepted before the ballot is used
 }
 
-// A member is what is known of one.
+// A member is what the Register knows about one member.
 type member struct {
-	busy    bool // a request is under way
-	request int  // its number, or that of the last one
-	asked   int  // in which call that was sent
+	busy    bool // a request is in flight
+	request int  // the number of the latest request
+	asked   int  // the call in which it was sent
 	sent    time.Duration
-	put     Acceptor // what it writes, if it is a Put
-	own     bool     // and that accepts the call's own value
-	known   bool     // what follows is what it last showed
+	put     Acceptor // what a Put writes
+	own     bool     // the Put accepts the call's own value
+	known   bool     // the next fields are its last answer
 	at      string
 	acc     Acceptor
-	fresh   bool          // and was asked for in this call
-	old     bool          // and has been so for longer than any request is under way
-	checked bool          // and the marker was read after that, in this call
-	whole   bool          // the marker has said so; one that no longer does is gone, and another is in its place
-	trusted bool          // and had said so before what it last showed was asked for
+	fresh   bool          // requested in this call
+	old     bool          // unchanged for longer than any request is in flight
+	checked bool          // the marker was read after that, in this call
+	whole   bool          // the marker has said so; if it no longer does, the member was lost and replaced
+	trusted bool          // and said so before the last answer was requested
 	quiet   bool          // it cannot help in this phase
-	exposed bool          // the call's own value may be accepted there
-	doubt   Ballot        // under which it was refused, perhaps since it had landed before; zero: it had not
-	fault   error         // why it takes no part in this call
-	again   time.Duration // when it does once more; 0: never
+	exposed bool          // it may accept the call's own value
+	doubt   Ballot        // of a refused acceptance, which may have landed before; zero: none
+	fault   error         // why it cannot take part in this call
+	again   time.Duration // when to ask it again; 0: never
 	steps   int
 }
 
@@ -127,9 +127,8 @@ func (s set) has(m int) bool { return s>>m&1 != 0 }
 func (s *set) add(m int)     { *s |= 1 << m }
 func (s set) count() int     { return bits.OnesCount8(uint8(s)) }
 
-// New gives the register of a key. The name must be one that no other Register has ever had: 96 random
-// bits are enough. It is not safe to make two of one name, or to use one after its process was copied. Whole has
-// a bit for each member whose marker has been seen to say so.
+// New returns the register of a key. No two Registers may ever have the same name; 96 random bits are enough. A
+// Register must not be used in a copy of its process. Whole has a bit for each member whose marker was seen whole.
 func New(cfg Configuration, name string, whole int, random func() uint64) *Register {
 	r := &Register{cfg: cfg, by: name, random: random, members: make([]member, len(cfg.Members))}
 	r.counter = firstCounter(cfg.Number)
@@ -139,11 +138,11 @@ func New(cfg Configuration, name string, whole int, random func() uint64) *Regis
 	return r
 }
 
-// firstCounter is below all ballots of the configuration with that number, and above those of the former ones (rule
-// Q7): there are 2^32 for each, and 2^30 configurations.
-func firstCounter(number int) uint64 { return uint64(min(number, 1<<30-1)) << 32 } //nolint:gosec // it is not negative
+// firstCounter is below all ballots of the configuration with that number, and above those of earlier ones (rule
+// Q7). There are 2^30 configurations with 2^32 ballots each.
+func firstCounter(number int) uint64 { return uint64(min(number, 1<<30-1)) << 32 } //nolint:gosec // not negative
 
-// Idle reports that no call waits and no request is under way.
+// Idle reports whether no call waits and no request is in flight.
 func (r *Register) Idle() bool {
 	for _, m := range r.members {
 		if m.busy {
@@ -153,7 +152,7 @@ func (r *Register) Idle() bool {
 	return r.call == nil && len(r.queue) == 0
 }
 
-// Due is when a Tick is wanted; false: never.
+// Due returns when to send a Tick, or false if none is needed.
 func (r *Register) Due() (time.Duration, bool) {
 	due := time.Duration(0)
 	if r.due > r.now {
@@ -167,8 +166,8 @@ func (r *Register) Due() (time.Duration, bool) {
 	return due, due > 0
 }
 
-// forgive has members that have failed take part once more. A call that waits would otherwise wait for one that is
-// silent, though another that has failed once would make the majority.
+// forgive lets failed members take part again. Otherwise a call might wait for a silent member although another one,
+// which failed only once, would complete the majority.
 func (r *Register) forgive() {
 	for i := range r.members {
 		if m := &r.members[i]; m.again > 0 && r.now >= m.again {
@@ -177,11 +176,11 @@ func (r *Register) forgive() {
 	}
 }
 
-// Moved reports that a later configuration is in force: another Register must be made.
+// Moved reports whether a later configuration is in force. Then create another Register.
 func (r *Register) Moved() bool { return r.moved }
 
-// Beyond reports that a member was last seen with an existing value other than v. Where v is what a majority shows, fewer
-// have accepted that one: it may surface, unless a Settle brings v to all.
+// Beyond reports whether a member was last seen with an existing value other than v. If a majority shows v, fewer
+// members have accepted the other value. It may surface, unless a Settle brings v to all.
 func (r *Register) Beyond(v Value) bool {
 	for i, m := range r.members {
 		if m.known && r.sure(i) && m.acc.Value.Exists() && m.acc.Value.Version != v.Version {
@@ -191,7 +190,7 @@ func (r *Register) Beyond(v Value) bool {
 	return false
 }
 
-// Step takes in an event at a reading of the clock, which never goes back.
+// Step handles an event. The clock readings never decrease.
 func (r *Register) Step(ev Event, now time.Duration) []Action {
 	r.now, r.out = now, nil
 	switch ev := ev.(type) {
@@ -211,7 +210,7 @@ func (r *Register) Step(ev Event, now time.Duration) []Action {
 	return r.out
 }
 
-// run goes on for as long as something changes without an answer.
+// run continues until nothing changes without an answer.
 func (r *Register) run() {
 	r.forgive()
 	for {
@@ -242,7 +241,7 @@ func (r *Register) run() {
 	}
 }
 
-// begin takes the next call.
+// begin starts the next call.
 func (r *Register) begin() {
 	c := r.queue[0]
 	r.call, r.queue = &c, r.queue[1:]
@@ -274,7 +273,7 @@ func (r *Register) begin() {
 	}
 }
 
-// promising: by what the members last showed, which may be old, a look at them would be wasted.
+// promising reports whether the members' last answers, which may be old, make another read pointless.
 func (r *Register) promising() bool {
 	known, found, best := 0, Value{}, Ballot{}
 	for i, m := range r.members {
@@ -288,8 +287,8 @@ func (r *Register) promising() bool {
 	return known >= r.cfg.Majority() && r.replaces(found)
 }
 
-// replaces reports whether the call's value may be written in place of v. If it may have been written before,
-// it would be written twice, unless v is still what it was to replace then: a version never comes back.
+// replaces reports whether the call's value may replace v. If the value may already have been written, another write
+// could write it twice, unless v is still the value that it first tried to replace: versions never return.
 func (r *Register) replaces(v Value) bool {
 	c := r.call
 	switch {
@@ -303,7 +302,7 @@ func (r *Register) replaces(v Value) bool {
 	return v.Exists()
 }
 
-// over reports whether v is what the caller wants to replace.
+// over reports whether the caller wants to replace v.
 func (c *Call) over(v Value) bool {
 	if c.Over == "" {
 		return !v.Exists()
@@ -324,7 +323,7 @@ func (r *Register) answer(a Answer) {
 	}
 }
 
-// exposed reports that the call's own value may be accepted somewhere, or may yet be.
+// exposed reports whether a member has accepted, or may accept, the call's own value.
 func (r *Register) exposed() bool {
 	for _, m := range r.members {
 		if m.exposed || m.busy && m.own && m.asked == r.number {
@@ -334,12 +333,12 @@ func (r *Register) exposed() bool {
 	return false
 }
 
-// open reports that, or that a member has refused it, perhaps since it had been accepted there before.
+// open reports the same, or that a member has refused the value, perhaps because it had accepted it before.
 func (r *Register) open() bool {
 	return r.exposed() || slices.ContainsFunc(r.members, func(m member) bool { return !m.doubt.IsZero() })
 }
 
-// fails ends the call without what was wanted.
+// fails ends the call with an error.
 func (r *Register) fails(err error) {
 	outcome := Failed
 	if r.open() {
@@ -348,7 +347,7 @@ func (r *Register) fails(err error) {
 	r.answer(Answer{Outcome: outcome, Err: err})
 }
 
-// noMajority says what keeps the members from answering.
+// noMajority fails with the errors of all members.
 func (r *Register) noMajority() {
 	errs := []error{ErrNoMajority}
 	for i, m := range r.members {
@@ -367,7 +366,7 @@ func (r *Register) cancel(ev Cancel) {
 	if r.call != nil && r.call.ID == ev.ID {
 		open := r.phase == accepting && r.open()
 		r.fails(ev.Err)
-		if open { // what may be accepted somewhere goes to the others; else nothing may be written any more
+		if open { // a value that a member may have accepted goes to the others; otherwise nothing more may be written
 			r.phase = following
 		}
 		return
@@ -381,9 +380,9 @@ func (r *Register) cancel(ev Cancel) {
 	}
 }
 
-// What the members say.
+// Answers of the members.
 
-// answered reports that this is what the member was asked last, and is waited for.
+// answered reports whether this is the answer to the member's latest request, and marks it as answered.
 func (m *member) answered(request int) bool {
 	if !m.busy || m.request != request {
 		return false
@@ -408,14 +407,14 @@ func (r *Register) shown(ev Shown) {
 	m.fresh, m.checked, m.trusted, m.old = m.asked == r.number, false, m.whole, ev.Old
 	if r.sure(ev.Member) && m.fresh && !m.doubt.IsZero() {
 		m.exposed = m.exposed || r.call != nil && m.acc.Value.Version == r.call.Value.Version
-		if m.acc.Accepted.Below(m.doubt) { // else it may have been accepted, and written over since
+		if m.acc.Accepted.Below(m.doubt) { // otherwise it may have been accepted, and overwritten since
 			m.doubt = Ballot{}
 		}
 	}
 	r.heeds(m)
 }
 
-// heeds takes note of what an acceptor shows of others.
+// heeds learns other proposers' ballots and configurations from an acceptor.
 func (r *Register) heeds(m *member) {
 	if m.at == "" {
 		return
@@ -426,7 +425,7 @@ func (r *Register) heeds(m *member) {
 	}
 }
 
-// lost: the member takes no part in this call, or not for a while.
+// lost excludes the member from this call, for a while or for the rest of it.
 func (m *member) lost(r *Register, err error) {
 	if m.asked != r.number {
 		return
@@ -437,7 +436,7 @@ func (m *member) lost(r *Register, err error) {
 	}
 }
 
-// leave: a later configuration is in force.
+// leave ends the Register, because a later configuration is in force.
 func (r *Register) leave() {
 	r.moved = true
 	if r.call != nil {
@@ -459,12 +458,12 @@ func (r *Register) stored(ev Stored) {
 		m.known, m.at, m.acc, m.checked, m.trusted = true, ev.At, m.put, false, m.whole
 		m.exposed = m.exposed || own
 		r.took = r.now - m.sent
-	case Refused: // the same request may have been delivered before, and have landed
+	case Refused: // the request may have been delivered twice, and the first one may have landed
 		m.known = false
 		if own && m.doubt.IsZero() {
 			m.doubt = m.put.Accepted
 		}
-	case Unsent: // the same request may be delivered once more, and land then
+	case Unsent: // the request may be delivered again, and land then
 		m.known = false
 		m.exposed = m.exposed || own
 		m.lost(r, ev.Err)
@@ -484,7 +483,7 @@ func (r *Register) marked(ev Marked) {
 	case ev.Err != nil:
 		m.lost(r, ev.Err)
 	case ev.Marker != nil && ev.Marker.Known.Quorum == r.cfg.Quorum && ev.Marker.Known.Number > r.cfg.Number:
-		r.leave() // also where the place has another member by now
+		r.leave() // even if the store belongs to another member by now
 	case ev.Marker == nil, ev.Marker.Name != want, m.whole && !ev.Marker.Whole:
 		m.lost(r, ErrLost)
 	case ev.Marker.Number > r.cfg.Number:
@@ -497,9 +496,9 @@ func (r *Register) marked(ev Marked) {
 	}
 }
 
-// What is sent to them.
+// Requests to the members.
 
-// free reports that a member can be asked something now.
+// free reports whether a request can be sent to the member now.
 func (r *Register) free(m *member) bool {
 	if m.busy || m.fault != nil || m.quiet {
 		return false
@@ -511,7 +510,7 @@ func (r *Register) free(m *member) bool {
 	return true
 }
 
-// send makes a request: its action, by its number.
+// send sends a request, built from its number.
 func (r *Register) send(i int, a func(request int) Action) {
 	m := &r.members[i]
 	m.request++
@@ -533,7 +532,7 @@ func (r *Register) get(i int) {
 	r.send(i, func(request int) Action { return Get{i, request, unless} })
 }
 
-// write writes an acceptor over what the member last showed (rule Q1).
+// write writes an acceptor over the last version read (rule Q1).
 func (r *Register) write(i int, promised, accepted Ballot, v Value) {
 	m := &r.members[i]
 	m.put = Acceptor{r.cfg.Quorum, r.cfg.Number, promised, accepted, v}
@@ -541,7 +540,7 @@ func (r *Register) write(i int, promised, accepted Ballot, v Value) {
 	m.own = r.call != nil && accepted == r.ballot && !accepted.IsZero() && r.call.Kind != Look && v.Version == r.call.Value.Version
 }
 
-// promise has the member promise the ballot of this round. An object of before its time counts as none.
+// promise makes the member promise the ballot of this round. Objects from before its first configuration do not count.
 func (r *Register) promise(i int) {
 	m := &r.members[i]
 	if r.sure(i) {
@@ -551,26 +550,26 @@ func (r *Register) promise(i int) {
 	r.write(i, r.ballot, Ballot{}, Value{})
 }
 
-// mine: the member's object is of its own time (rule Q6).
+// mine reports whether the member's object is no older than its membership (rule Q6).
 func (r *Register) mine(i int) bool {
 	m := &r.members[i]
 	return m.at != "" && m.acc.Number >= r.cfg.Members[i].Since
 }
 
-// sure: and it has accepted something, so it has been what it is since the member was made (rule Q5).
+// sure reports whether, in addition, the object has accepted something. Then the member has not lost it (rule Q5).
 func (r *Register) sure(i int) bool { return r.mine(i) && !r.members[i].acc.Accepted.IsZero() }
 
-// never: by the marker, the member has never accepted anything (rule Q5). It was whole before the object was
-// read, and still there after it.
+// never reports whether the marker proves that the member has accepted nothing (rule Q5): the member was whole
+// before the object was read, and the marker still existed after it.
 func (r *Register) never(i int) bool { return r.members[i].checked && r.members[i].trusted }
 
-// again: the member has become whole since the object was read. What it is now counts.
+// again reports whether the member has become whole since the object was read. Then the object must be read again.
 func (r *Register) again(i int) bool {
 	m := &r.members[i]
 	return m.checked && m.whole && !m.trusted
 }
 
-// able is how many members may yet help.
+// able returns the number of members that may still answer.
 func (r *Register) able() (n int) {
 	for _, m := range r.members {
 		if m.fault == nil && !m.quiet {
@@ -580,9 +579,9 @@ func (r *Register) able() (n int) {
 	return n
 }
 
-// Looks.
+// Reads.
 
-// look begins to ask all members what they have.
+// look begins to read all members.
 func (r *Register) look() {
 	r.phase, r.gathered, r.due = gathering, r.now, 0
 	r.looks++
@@ -591,7 +590,7 @@ func (r *Register) look() {
 	}
 }
 
-// gather goes on with a look. It is over once a majority shows the same (rule Q4).
+// gather continues a read. It ends once a majority shows the same value (rule Q4).
 func (r *Register) gather() {
 	answered, busy := 0, 0
 	for i := range r.members {
@@ -623,18 +622,18 @@ func (r *Register) gather() {
 	case answered < r.cfg.Majority():
 	case r.call.Kind != Look:
 		r.round()
-	case busy > 0 && r.due == 0: // a slow one may make the majority
+	case busy > 0 && r.due == 0: // a slow member may complete the majority
 		r.due = r.now + min(max(2*(r.now-r.gathered), minPause), maxPause)
 	case busy > 0 && r.now < r.due:
-	case r.looks < 3: // a write is under way, and should not be disturbed
+	case r.looks < 3: // a write is in flight, and must not be disturbed
 		r.look()
 	default:
 		r.round()
 	}
 }
 
-// agreed is what a majority of these members shows under one ballot, or that they have never accepted
-// anything.
+// agreed returns the value that a majority of these members shows under one ballot, or the zero Value if a majority
+// has never accepted anything.
 func (r *Register) agreed(of set, fresh bool) (Value, bool) {
 	never := 0
 	for i := range r.members {
@@ -661,11 +660,11 @@ func (r *Register) agreed(of set, fresh bool) (Value, bool) {
 	return Value{}, never >= r.cfg.Majority()
 }
 
-// concludes goes on from what is certainly there.
+// concludes continues with a value that is certainly the current one.
 func (r *Register) concludes(v Value) {
 	c := r.call
 	if v.Version != r.prepared.over.Version {
-		r.prepared = prepared{} // somebody has written since
+		r.prepared = prepared{} // it was overwritten
 	}
 	switch {
 	case c.Kind == Look, c.Kind == Set && v.Version == c.Value.Version, c.Kind == Remove && !v.Exists():
@@ -677,8 +676,9 @@ func (r *Register) concludes(v Value) {
 	}
 }
 
-// mismatch: another value is there. If ours was accepted anywhere, it may have been before this one. If that is only
-// doubted, it is as on one store: there, too, a write that is delivered twice is told of the second time.
+// mismatch answers that there is another value. If a member has accepted ours, it may have been written before that
+// one. If that is only possible, a single store behaves the same way: a write that is delivered twice gets the second
+// answer.
 func (r *Register) mismatch(v Value) {
 	if c := r.call; r.exposed() || c.Kind != Set || c.over(v) {
 		r.fails(fmt.Errorf("%w: another value has followed", ErrContended))
@@ -689,7 +689,7 @@ func (r *Register) mismatch(v Value) {
 
 // Rounds.
 
-// round begins one: a ballot that nobody has used.
+// round begins a round with a new ballot.
 func (r *Register) round() {
 	if r.rounds++; r.rounds > maxRounds {
 		r.fails(ErrContended)
@@ -740,13 +740,13 @@ func (r *Register) prepare() {
 	}
 }
 
-// preempted: another's ballot is larger. Both would go on for ever if neither paused.
+// preempted backs off, because a rival's ballot is larger. Without a pause, both could retry forever.
 func (r *Register) preempted() {
 	span := min(max(3*r.took, minPause)<<min(r.rounds-1, 16), maxPause)
 	r.phase, r.due = pausing, r.now+1+time.Duration(r.random()%uint64(span))
 }
 
-// promised goes on from the value accepted last (rule Q3).
+// promised continues with the value accepted last (rule Q3).
 func (r *Register) promised() {
 	c, found, best := r.call, Value{}, Ballot{}
 	for i := range r.members {
@@ -772,7 +772,7 @@ func (r *Register) promised() {
 	}
 }
 
-// propose has a value accepted under the ballot that a majority has promised.
+// propose asks the members to accept a value under the promised ballot.
 func (r *Register) propose(v Value) {
 	r.phase, r.proposal, r.votes, r.next = accepting, v, 0, Ballot{}
 	if r.call.Kind == Set {
@@ -784,7 +784,7 @@ func (r *Register) propose(v Value) {
 	}
 }
 
-// accept goes on with that, and, when the call is answered, for the members that are late.
+// accept continues that, also for late members after the call is answered.
 func (r *Register) accept() {
 	busy, waits := 0, r.phase == accepting
 	for i := range r.members {
@@ -835,7 +835,7 @@ func (r *Register) accept() {
 	}
 }
 
-// accepted: a majority has accepted the proposal.
+// accepted answers the call: a majority has accepted the proposal.
 func (r *Register) accepted() {
 	c, v := r.call, r.proposal
 	r.phase = following
