@@ -1,5 +1,5 @@
-// Package turn is what adapters share that try for a lock once in a while: a job is due, in several processes at about
-// the same moment, and one of them is to run it.
+// Package turn is shared by adapters for job schedulers: a job is due in several processes at about the same time, and
+// one of them must run it.
 package turn
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// DefaultHoldAtLeast is how long such a job's lock is held at least if nothing else is asked for: more than the clocks
-// of machines differ that set them by NTP, and less than most jobs have between two runs.
+// DefaultHoldAtLeast is the default minimum hold of a job's lock. It is longer than the usual difference between clocks
+// that NTP sets, and shorter than the time between two runs of most jobs.
 const DefaultHoldAtLeast = 5 * time.Second
 
-// Take tries for the lock of a job once, to hold it at least for so long; 0 and less are none. It fails as
-// [leasehold.Locks.TryAcquire] does.
+// Take tries to acquire a job's lock and holds it for at least atLeast; zero or less means no minimum. It fails like
+// [leasehold.Locks.TryAcquire].
 //
-// While the lock is held by one whose record looks abandoned, and stays as it is, Take tries again, until it takes over
-// or that holder's TTL and a quarter are over. TryAcquire takes over only from a holder whose record it has seen for long
-// enough, and has forgotten that from one run of a job to the next: so nobody would ever take over a job that is run
-// once an hour. Acquire would wait for a holder that is alive too, and run the job once more after it.
+// While the holder's record looks abandoned and does not change, Take retries until it takes over, or until the holder's
+// TTL and a quarter have passed. TryAcquire alone takes over only from a holder whose record it has watched for long
+// enough, and it forgets that record between two runs of an hourly job, so it would never take over. Acquire would also
+// wait for a holder that is alive, and then run the job a second time.
 func Take(ctx context.Context, locks *leasehold.Locks, key string, atLeast time.Duration) (*leasehold.Lease, error) {
 	var first *leasehold.HeldError
 	for began := time.Now(); ; {
@@ -32,7 +32,7 @@ func Take(ctx context.Context, locks *leasehold.Locks, key string, atLeast time.
 		case first == nil:
 			first = seen
 		case first.Info.Version != seen.Info.Version:
-			return nil, err // it is alive, or another has come first
+			return nil, err // the holder is alive, or another process was faster
 		}
 		select {
 		case <-time.After(min(seen.Info.TTL/12, time.Second)):
