@@ -63,7 +63,7 @@ func (s *Store) Collect(ctx context.Context, opts *CollectOptions) (Collected, e
 	if c.clocks, err = v.tried(ctx); err != nil {
 		return c.did, err
 	}
-	if err = v.taken(ctx); err != nil {
+	if err = v.taken(ctx, opts.DryRun); err != nil {
 		return c.did, err
 	}
 	keys, err := c.list(ctx, v)
@@ -185,11 +185,11 @@ func (s *Store) renumber(ctx context.Context, v *view) (*view, error) {
 	case now.cfg.Number != next.Number || !slices.Equal(now.cfg.Members, next.Members):
 		return nil, refusal("collect", "another change came first: configuration %d; try again when it is complete", now.cfg.Number)
 	}
-	return now, now.taken(ctx)
+	return now, now.taken(ctx, false)
 }
 
-// taken makes every member take the configuration's number. All must be available and whole.
-func (v *view) taken(ctx context.Context) error {
+// taken makes every member take the configuration's number, unless dry. All must be available and whole.
+func (v *view) taken(ctx context.Context, dry bool) error {
 	for i, m := range v.members {
 		marker, over, err := v.s.readMarker(ctx, m)
 		switch of := v.cfg.Members[i]; {
@@ -201,7 +201,7 @@ func (v *view) taken(ctx context.Context) error {
 			return refusal("collect", "%s is being filled: leasehold quorum repair first", of.Place)
 		case marker.Number > v.cfg.Number:
 			return fmt.Errorf("%s: %w", of.Place, register.ErrMoved)
-		case marker.Number < v.cfg.Number || marker.Known.Number < v.cfg.Number:
+		case !dry && (marker.Number < v.cfg.Number || marker.Known.Number < v.cfg.Number):
 			marker.Number, marker.Known = v.cfg.Number, v.cfg
 			if err := v.s.writeMarker(ctx, m, *marker, over); err != nil {
 				return at(m, err)

@@ -133,6 +133,17 @@ func TestDryRunOfSlowMember(t *testing.T) {
 			}
 		}
 		collect(t, open(t, places), quorumstore.Collected{Gone: 1, Number: 1})
+
+		// A member that lags behind takes the number only when something is collected.
+		places[0].mark(t, func(m *register.Marker) { m.Number = 0 })
+		for number, dry := range []bool{true, false} {
+			if _, err := open(t, places).Collect(t.Context(), &quorumstore.CollectOptions{DryRun: dry}); err != nil {
+				t.Error(err)
+			}
+			if got := places[0].marker(t).Number; got != number {
+				t.Errorf("dry %v: the member has number %d, want %d", dry, got, number)
+			}
+		}
 	})
 }
 
