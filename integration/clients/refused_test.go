@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/servetest"
+	"github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -35,8 +36,6 @@ func TestClientsRefused(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"type":"x","detail":"because of %d"}`+"\n", status)
 	}))
 	t.Cleanup(s.Close)
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
 	servetest.EachClient(t, func(t *testing.T, kind string) {
 		ran := filepath.Join(t.TempDir(), "ran")
 		run := func(url, key string) (int, string) {
@@ -55,7 +54,7 @@ func TestClientsRefused(t *testing.T) {
 				t.Errorf("%d: it ended with %d, want %d: %s", status, code, want, said)
 			}
 		}
-		if code, said := run(gone.URL, "k"); code != 69 || said == "" || strings.Contains(said, "Traceback") {
+		if code, said := run("http://"+testenv.Refused, "k"); code != 69 || said == "" || strings.Contains(said, "Traceback") {
 			t.Errorf("where nobody answers it ended with %d: %s", code, said)
 		}
 	})

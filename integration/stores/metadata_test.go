@@ -3,13 +3,12 @@ package stores_test
 
 import (
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -31,12 +30,10 @@ func TestMetadataServerOutOfReach(t *testing.T) {
 		}
 		return
 	}
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
 	home := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMetadataServerOutOfReach$", "-test.v")
 	cmd.Env = append(os.Environ(), inProcess+"=1", "GOOGLE_APPLICATION_CREDENTIALS=", "STORAGE_EMULATOR_HOST=", "HOME="+home, "USERPROFILE="+home, "APPDATA="+home,
-		"GCE_METADATA_HOST="+strings.TrimPrefix(gone.URL, "http://"))
+		"GCE_METADATA_HOST="+testenv.Refused)
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -858,9 +858,7 @@ func TestRequestID(t *testing.T) {
 
 // TestWords: an error says what failed, on what, why and what to do, in this order.
 func TestWords(t *testing.T) {
-	closed := wiretest.Listen(t)
-	endpoint := "http://" + closed.Addr().String()
-	_ = closed.Close()
+	const endpoint = "http://" + testenv.Refused
 	for _, c := range []struct {
 		endpoint, answer, op, want string
 	}{
@@ -888,7 +886,7 @@ func TestWords(t *testing.T) {
 		{"", wiretest.Raw(411, "", ""), "update", `put "k": refused by the store: 411 Length Required, without a body`},
 		{
 			endpoint, "", "get",
-			`get "k": store unavailable: GET ` + endpoint + `/bucket/k: dial tcp ` + closed.Addr().String() + `: connect: connection refused; no connection to the server, nothing was sent; check the endpoint and the network`,
+			`get "k": store unavailable: GET ` + endpoint + `/bucket/k: dial tcp ` + testenv.Refused + `: connect: connection refused; no connection to the server, nothing was sent; check the endpoint and the network`,
 		},
 	} {
 		if c.endpoint == "" {
