@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,8 @@ func (p *peering) asks(t *testing.T, address string, q leasehold.Question) (leas
 	t.Helper()
 	for {
 		said, err := p.Ask(t.Context(), address, q)
-		if err == nil || !strings.Contains(err.Error(), "no answer in ") && !errors.Is(err, io.EOF) {
+		late := func(sign string) bool { return strings.Contains(err.Error(), sign) }
+		if err == nil || !errors.Is(err, io.EOF) && !slices.ContainsFunc([]string{"no answer in ", "it is silent", "no connection: not in "}, late) {
 			return said, err
 		}
 	}
