@@ -138,7 +138,7 @@ image: # the container image, in .cache/image
 packages-check: # install and remove the packages of the snapshot, as root on Debian
 	tools/packages-check
 
-apicheck: # compare the exported API with that of the last tag, or of api/base
+apicheck: # compare the exported API with that of the last tag, or of tools/api/base
 	tools/apicheck
 
 vulncheck: # look for known vulnerabilities in what is called

@@ -316,9 +316,9 @@ func TestCollect(t *testing.T) {
 		_, _ = innocent.Wait()
 	})
 	testCgroup(t)
-	defer time.AfterFunc(hang, func() { _ = left.Signal(unix.SIGTERM) }).Stop() // or it would be waited for without end
+	defer time.AfterFunc(time.Minute, func() { _ = left.Signal(unix.SIGTERM) }).Stop() // or it would be waited for without end
 	if state, err := left.Wait(); err != nil || state.String() != "signal: killed" {
-		t.Errorf("what was left ended with %v, %v", state, err)
+		t.Fatalf("what was left ended with %v, %v", state, err)
 	}
 	for dir, want := range map[string]bool{orphaned.Dir: false, old.Dir: false, watched.Dir: true, fresh.Dir: true, other: true} {
 		// Another test that starts a job may be about to remove it.

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
-// otherVersion builds the command of the base that api/README.md tells of, outside of this clone, and gives its path
+// otherVersion builds the command of the base that tools/api/README.md tells of, outside of this clone, and gives its path
 // and the name of the base.
 func otherVersion(t *testing.T) (path, base string) {
 	t.Helper()
@@ -26,7 +26,7 @@ func otherVersion(t *testing.T) (path, base string) {
 		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", root}, args...)...).Output()
 		return strings.TrimSpace(string(out)), err
 	}
-	pinned, err := os.ReadFile(root + "/api/base")
+	pinned, err := os.ReadFile(root + "/tools/api/base")
 	if err != nil {
 		t.Fatal(err)
 	}
