@@ -1,6 +1,6 @@
-// Package cost computes the requests of a plan of locks in a month, and their price;
-// the same for other protocols; and it runs a plan and counts. docs/cost-formulas.md explains
-// the formulas, and tests hold them against counted requests.
+// Package cost computes the monthly requests of a plan of locks and their price, and compares them with
+// those of other protocols. It can also run a plan and count its requests. docs/cost-formulas.md explains
+// the formulas, and tests compare their results with counted requests.
 package cost
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
-// Month is the time that all monthly figures are for: 730 hours, a twelfth of a year.
+// Month is the period of all monthly figures: 730 hours, 1/12 of a year.
 const Month = 730 * time.Hour
 
-// Requests are numbers of requests, by method.
+// Requests is a number of requests for each method.
 type Requests struct {
 	Get    float64 `json:"get"`
 	Put    float64 `json:"put"`
@@ -25,32 +25,32 @@ type Requests struct {
 	Delete float64 `json:"delete"`
 }
 
-// Times is n times as many.
+// Times returns n times r.
 func (r Requests) Times(n float64) Requests {
 	return Requests{r.Get * n, r.Put * n, r.List * n, r.Delete * n}
 }
 
-// Plus is those and these.
+// Plus returns the sum of r and o.
 func (r Requests) Plus(o Requests) Requests {
 	return Requests{r.Get + o.Get, r.Put + o.Put, r.List + o.List, r.Delete + o.Delete}
 }
 
-// A Mode is what the candidates of a lock do that do not hold it.
+// A Mode is what candidates do while another one holds the lock.
 type Mode string
 
 // The modes.
 const (
-	Store   Mode = "store"   // of an election: they look at the store
-	Peer    Mode = "peer"    // of an election: they ask the leader
-	Wait    Mode = "wait"    // of a lock: they wait in Acquire
-	Session Mode = "session" // the same, under sessions: each of them is a process that wants all locks
-	Fair    Mode = "fair"    // of a fair lock: they wait in line, each a process with a session
+	Store   Mode = "store"   // followers in an election poll the store
+	Peer    Mode = "peer"    // followers in an election ask the leader
+	Wait    Mode = "wait"    // candidates for a lock wait in Acquire
+	Session Mode = "session" // as Wait, under sessions: each candidate is a process that wants all locks
+	Fair    Mode = "fair"    // candidates for a fair lock wait in its queue, each a process with a session
 )
 
-// Modes are all that there are.
+// Modes lists all modes.
 var Modes = []Mode{Store, Peer, Wait, Session, Fair}
 
-// A Plan is locks that are held all the time, and their candidates.
+// A Plan is a number of locks that are always held, and their candidates.
 type Plan struct {
 	TTL        time.Duration
 	Candidates int // for each lock, the holder included
@@ -59,19 +59,19 @@ type Plan struct {
 	Layout     leasehold.Layout
 	NoIfMatch  bool
 
-	// Infrequent is ElectionOptions.Infrequent, with the mode Store, or LockOptions.PollInterval,
-	// with the mode Wait; 0: none.
+	// Infrequent is ElectionOptions.Infrequent in the mode Store, and LockOptions.PollInterval in
+	// the mode Wait. Default: 0, the default of that option.
 	Infrequent time.Duration
 
-	// Members is how many stores a quorum has, each of which is asked; 0: it is one store.
+	// Members is the number of a quorum's stores, which all get each request. 0 means a single store.
 	Members int
 
-	// Changes is how often the holder of each lock changes in a day: it releases the
-	// lock and the next one acquires it.
+	// Changes is how often a day each lock changes hands: the holder releases it, and another
+	// candidate acquires it.
 	Changes float64
 }
 
-// Check says why there can be no such plan.
+// Check returns why the plan is invalid.
 func (p Plan) Check() error {
 	switch {
 	case p.TTL < leasehold.MinTTL || p.TTL > leasehold.MaxTTL:
@@ -100,7 +100,7 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// CheckAt is Check, and says why the plan cannot be computed for a store.
+// CheckAt is Check. It also returns why the plan's cost in that store cannot be computed.
 func (p Plan) CheckAt(at *Price) error {
 	if p.Members > 0 && p.Layout != leasehold.LayoutObject {
 		return fmt.Errorf("the layout %s on a quorum is not computed: use the layout %s", p.Layout, leasehold.LayoutObject)
@@ -111,24 +111,24 @@ func (p Plan) CheckAt(at *Price) error {
 	return p.Check()
 }
 
-// most is how many changes in a day the formulas are good for: with more, followers are
-// still finding out about one when the next one comes.
+// most returns the largest number of changes a day for which the formulas hold. With more, followers have
+// not yet noticed one change when the next one comes.
 func (p Plan) most() float64 {
 	least := 4 * max(p.TTL, p.Infrequent)
 	if p.Mode == Fair {
-		least = max(least, 2*queue.LineLook) // with shorter turns those in the middle look more often
+		least = max(least, 2*queue.LineLook) // with shorter turns, waiters in the middle of the queue poll more often
 	}
 	return max(1, float64(24*time.Hour/least))
 }
 
-// A Part is what some of the candidates do in a month.
+// A Part is the monthly requests of one group of candidates.
 type Part struct {
 	Who    string `json:"who"`
-	Number int    `json:"number"` // of them, or of what they do
+	Number int    `json:"number"` // size of the group, or number of its actions
 	Requests
 }
 
-// Parts are the requests in a month, by who makes them.
+// Parts returns the monthly requests by group.
 func (p Plan) Parts() []Part {
 	locks, b := float64(p.Locks), p.budget()
 	changes := p.Changes * Month.Hours() / 24 * locks
@@ -147,14 +147,14 @@ func (p Plan) Parts() []Part {
 		others.Who, renewals = "waiters", 0
 	}
 	others.Requests = p.follows().Times(float64(others.Number))
-	if p.Mode == Fair && p.Candidates > 1 { // one of each line is the first, and three see every heartbeat
+	if p.Mode == Fair && p.Candidates > 1 { // one waiter of each queue is the first, and three read every heartbeat
 		first := float64(Month)/float64(queue.LateLook) - float64(Month)/float64(queue.LineLook)
 		near := float64(min(p.Candidates-1, 3)) * (p.renewals() - p.seldom())
 		others.Requests = others.Plus(get.Times((first + near) * locks))
 	}
 	changing := p.change()
 	if p.Members > 0 {
-		// Whoever writes after another asks for a promise first. Holders write again and again, and others only look.
+		// A writer that follows another one needs a promise first. Holders follow themselves, and others only read.
 		changing.Put *= 2
 		n := float64(p.Members)
 		holders.Requests, others.Requests, changing = holders.Times(n), others.Times(n), changing.Times(n)
@@ -167,7 +167,7 @@ func (p Plan) Parts() []Part {
 	return parts
 }
 
-// Total is all requests in a month.
+// Total returns the sum of the parts.
 func Total(parts []Part) (all Requests) {
 	for _, p := range parts {
 		all = all.Plus(p.Requests)
@@ -175,5 +175,5 @@ func Total(parts []Part) (all Requests) {
 	return all
 }
 
-// renewals is how often a lease is renewed in a month.
+// renewals returns how often a lease is renewed in a month.
 func (p Plan) renewals() float64 { return float64(Month) / float64(protocol.Renewal(p.TTL)) }

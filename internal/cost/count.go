@@ -11,14 +11,14 @@ import (
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
-// page is how many objects a request for a listing shows.
+// page is the number of objects in one response to a listing.
 const page = 1000
 
-// A counter is a store that counts what it is asked; of a quorum, what its members are.
+// A counter is a store that counts its requests. Of a quorum, it counts those to the members.
 type counter struct {
 	store.Store
 	get, put, list, remove atomic.Int64
-	behind                 bool // the members count
+	behind                 bool // the members count the requests
 	gate                   *gate
 }
 
@@ -53,7 +53,8 @@ func (g *gate) close() {
 	g.writes.Wait()
 }
 
-// newCounter gives a quorum that is nobody else's: what another has written costs more to write.
+// newCounter returns a counter. Each counter of a quorum is a writer of its own, because a write after
+// another writer's costs more.
 func newCounter(st store.Store, g *gate) (*counter, error) {
 	quorum, ok := st.(*quorumstore.Store)
 	if !ok {
@@ -68,14 +69,14 @@ func newCounter(st store.Store, g *gate) (*counter, error) {
 	return c, nil
 }
 
-// asked counts, unless the members do.
+// asked counts a request, unless the members count it.
 func (c *counter) asked(n *atomic.Int64) {
 	if !c.behind {
 		n.Add(1)
 	}
 }
 
-// A member is one of a quorum, whose requests are counted with those of the others.
+// A member is a quorum's member, which adds its requests to the quorum's.
 type member struct {
 	store.Store
 	all *counter
@@ -125,7 +126,7 @@ func (c *counter) List(ctx context.Context, prefix, after string) iter.Seq2[stor
 	return paged(c.Store.List(ctx, prefix, after), func() { c.asked(&c.list) })
 }
 
-// paged calls asked for each request that a listing is made of.
+// paged calls asked for each request of a listing.
 func paged(entries iter.Seq2[store.Entry, error], asked func()) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		n := 0
@@ -144,7 +145,7 @@ func paged(entries iter.Seq2[store.Entry, error], asked func()) iter.Seq2[store.
 	}
 }
 
-// VersionOf is that of the store behind it, or empty.
+// VersionOf is [store.Hashed]'s. It returns "" if the store does not implement it.
 func (c *counter) VersionOf(body []byte) store.Version {
 	if h, ok := c.Store.(store.Hashed); ok {
 		return h.VersionOf(body)

@@ -9,45 +9,45 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
-// follows is what one follower or waiter asks in a month of a holder that stays.
+// follows returns the monthly requests of one follower or waiter while the holder stays the same.
 func (p Plan) follows() Requests {
 	b, every := p.budget(), p.Infrequent
 	switch {
-	case p.Mode == Peer: // the leader answers, and its word alone counts for so long
+	case p.Mode == Peer: // the leader's answers are trusted for so long without a read
 		return b.several().Times(float64(Month) / float64(candidate.Trusted*p.TTL))
 	case p.Mode == Session:
-		return get.Times(p.renewals()) // of a heartbeat, whatever the layout
-	case p.Mode == Fair: // it watches the session of the one before it, and looks at the line now and then
+		return get.Times(p.renewals()) // reads the heartbeat in any layout
+	case p.Mode == Fair: // watches the session of the waiter ahead, and polls the queue now and then
 		return get.Times(p.seldom() + float64(Month)/float64(queue.LineLook))
 	case p.Mode == Wait:
 		every = p.poll()
 	case p.Infrequent == 0:
-		return b.news.Times(p.renewals()) // one look soon after each
+		return b.news.Times(p.renewals()) // one read soon after each renewal
 	}
 	return p.look(every).Times(float64(Month) / float64(every))
 }
 
-// seldom is how often one that waits far behind looks in a month at the session of the one before it.
+// seldom returns how often a month a waiter far back in the queue polls the session of the waiter ahead.
 func (p Plan) seldom() float64 { return float64(Month) / float64(protocol.SeldomWatch(p.TTL)) }
 
-// look is what a look costs, on average, which comes so long after the one before.
+// look returns the mean requests of a poll at this interval.
 func (p Plan) look(after time.Duration) Requests {
 	b := p.budget()
 	none, one, more := shares(float64(after) / float64(protocol.Renewal(p.TTL)))
 	return b.look.Times(none).Plus(b.news.Times(one)).Plus(b.several().Times(more))
 }
 
-// several is what a look costs that shows more than one renewal.
+// several returns the requests of a poll that finds more than one renewal.
 func (b budget) several() Requests {
-	if b.renewals > 0 { // each was an object of its own
+	if b.renewals > 0 { // each is a separate object
 		return b.jump
 	}
 	return b.news
 }
 
-// shares is how often a look shows no renewal since the one before, one, or more. Looks
-// are x renewals apart on average, evenly spread from three quarters to five quarters of
-// that, and at any time between two renewals.
+// shares returns the fractions of polls that find no renewal, one, and more. Polls are x renewal
+// intervals apart on average, uniformly distributed from 3/4 to 5/4 of that, and come at any time
+// between two renewals.
 func shares(x float64) (none, one, more float64) {
 	mean := func(area func(float64) float64) float64 { return (area(x*5/4) - area(x*3/4)) / (x / 2) }
 	none = mean(func(pause float64) float64 { // of max(0, 1 - pause)
@@ -64,14 +64,14 @@ func shares(x float64) (none, one, more float64) {
 	return none, one, 1 - none - one
 }
 
-// How often a candidate looks, at most, when the holder has changed: until it knows when
-// the new leader, or the new holder's session, renews.
+// The most polls of a candidate after a change of holder, until it knows when the new leader or the
+// new holder's session renews.
 const (
 	LooksOfFollower = 9
 	looksOfWatcher  = 13
 )
 
-// interval is what the pauses of a waiter grow to.
+// interval returns a waiter's longest poll interval.
 func (p Plan) interval() time.Duration {
 	if p.Infrequent > 0 {
 		return p.Infrequent
@@ -79,8 +79,8 @@ func (p Plan) interval() time.Duration {
 	return candidate.PollInterval(Month, p.TTL)
 }
 
-// poll is the pause, on average, between the looks of one that has waited for long: evenly spread
-// around the interval, but none goes beyond the time when the holder's lease has certainly ended.
+// poll returns the mean time between two polls of a waiter that has waited for long. The intervals are
+// uniformly distributed around the longest one, but none ends after the holder's lease has expired.
 func (p Plan) poll() time.Duration {
 	shortest, longest, end := p.interval()*3/4, p.interval()*5/4, protocol.Patience(p.TTL)+p.TTL*2/25
 	if end <= shortest {
@@ -91,8 +91,8 @@ func (p Plan) poll() time.Duration {
 	return time.Duration(early*float64(shortest+end)/2 + (1-early)*float64(end))
 }
 
-// pauses are those before the looks of a waiter, in so much time from when it first saw the holder.
-// An interval of 0 is the default.
+// pauses yields a waiter's poll intervals from its first read of the holder on, until it has waited for
+// wait. An interval of 0 means the default.
 func pauses(wait, ttl, interval time.Duration) iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
 		pause := candidate.MinPollInterval
@@ -106,7 +106,7 @@ func pauses(wait, ttl, interval time.Duration) iter.Seq[time.Duration] {
 	}
 }
 
-// LooksOfWaiter is how many there are of these.
+// LooksOfWaiter returns the number of a waiter's polls in that time.
 func LooksOfWaiter(wait, ttl, interval time.Duration) (n int) {
 	for range pauses(wait, ttl, interval) {
 		n++
@@ -114,8 +114,8 @@ func LooksOfWaiter(wait, ttl, interval time.Duration) (n int) {
 	return n
 }
 
-// haste is how much more a waiter asks of a holder that comes and goes than of one that stays. After
-// two hours its pauses do not grow any more.
+// haste returns the additional requests of a waiter for each change of holder, because it polls a new
+// holder more often. After two hours the intervals no longer grow.
 func (p Plan) haste() (all Requests) {
 	lasts := time.Duration(float64(24*time.Hour) / max(p.Changes, 12))
 	for pause := range pauses(lasts, p.TTL, p.Infrequent) {
@@ -124,18 +124,18 @@ func (p Plan) haste() (all Requests) {
 	return all.Plus(p.follows().Times(-float64(lasts) / float64(Month)))
 }
 
-// change is what one change of holder costs all candidates of a lock, at most: a
-// release, the next claim, one claim in vain of the former holder (it last saw the lock
-// free), and the looks of the others.
+// change returns the most requests that a change of holder costs all candidates of a lock: a release,
+// the next claim, a refused claim of the former holder, which last saw the lock free, and the polls of
+// the others.
 func (p Plan) change() Requests {
 	b := p.budget()
 	if p.Mode == Fair {
 		return p.turn()
 	}
-	if p.Candidates == 1 { // it comes back itself
+	if p.Candidates == 1 { // the holder acquires it again
 		return b.release.Plus(b.acquire)
 	}
-	if p.Mode == Session { // whose heartbeat is brought forward
+	if p.Mode == Session { // the heartbeat is sent early
 		b.release = b.release.Plus(put)
 	}
 	other := b.jump
@@ -144,23 +144,23 @@ func (p Plan) change() Requests {
 		other = b.freed.Plus(b.jump).Plus(b.look.Times(LooksOfFollower - 2))
 	case Wait:
 		other = b.freed.Plus(b.jump).Plus(p.haste())
-	case Session: // it hears of the release, and looks; and looks at the heartbeats of both for a while
+	case Session: // sees the release, reads, and polls both heartbeats for a while
 		other = b.freed.Plus(b.jump).Plus(get.Times(looksOfWatcher))
-	case Peer: // it hears of the change, and looks once
+	case Peer: // is told of the change, and reads once
 	}
 	return b.release.Plus(b.freed).Plus(b.acquire).Plus(b.refused).Plus(other.Times(float64(p.Candidates - 1)))
 }
 
-// How often those in line look, at most, besides: the first, more than once in ten seconds when its turn is near;
-// and each of the others, more than once in two minutes after the line has moved.
+// The most additional polls of waiters: of the first one when its turn is near, and of each other one
+// after the queue has moved.
 const (
 	looksOfFirst = 8
 	looksOfNext  = 20
 )
 
-// turn is what one turn of a fair lock costs, at most, besides: whoever leaves and comes back, each time perhaps
-// to a line that has changed, the looks of those in line, and those that find out when the session renews behind
-// which the other stands now.
+// turn returns the most additional requests of one turn of a fair lock: the holder leaves and joins again, each
+// time perhaps after a conflict; the waiters poll the queue; and the one that joins finds out when the session of
+// the waiter ahead renews.
 func (p Plan) turn() Requests {
 	leaves, joins := put, get.Plus(put)
 	if p.Candidates == 1 {

@@ -2,13 +2,13 @@ package cost
 
 import "github.com/leasehold/leasehold"
 
-// A budget is what a layout may cost: docs/requests.md has it as a table, and tests of the
-// root package count it.
+// A budget is the requests of a layout's operations, as in the table in docs/requests.md. Tests of the
+// root package count them.
 type budget struct {
-	acquire, refused            Requests // it is free; it was free when last seen
+	acquire, refused            Requests // the lock is free; it was free when last read
 	renew, release              Requests
-	look, news, freed, jump     Requests // unchanged; renewed; released; much has happened since
-	claims, renewals, releasing float64  // how many epochs each of these makes
+	look, news, freed, jump     Requests // a poll that finds the record unchanged, renewed, released, or several changes later
+	claims, renewals, releasing float64  // number of epochs that each creates
 }
 
 var (
@@ -21,7 +21,7 @@ var (
 	putList = put.Plus(list)
 )
 
-// A way is a layout, and whether it does without If-Match.
+// A way is a layout with or without If-Match.
 type way struct {
 	layout    leasehold.Layout
 	noIfMatch bool
@@ -48,10 +48,10 @@ var budgets = map[way]budget{
 	},
 }
 
-// budget is that of the plan's layout.
+// budget returns the budget of the plan's layout.
 func (p Plan) budget() budget { return budgets[way{p.Layout, p.NoIfMatch}] }
 
-// way is the name of the plan's layout, for people.
+// way returns the name of the plan's layout for messages.
 func (p Plan) way() string {
 	if p.NoIfMatch {
 		return string(p.Layout) + " without If-Match"
@@ -59,21 +59,21 @@ func (p Plan) way() string {
 	return string(p.Layout)
 }
 
-// epochs is how many of them so many renewals and changes of holder make.
+// epochs returns how many epochs these renewals and changes of holder create.
 func (b budget) epochs(renewals, changes float64) float64 {
 	return b.renewals*renewals + (b.claims+b.releasing)*changes
 }
 
-// How layouts treat the past: see internal/layout.
+// How layouts collect old epochs: see internal/layout.
 const (
-	collectEvery  = 100 // epochs, from one collection to the next
-	signpostEvery = 500 // epochs, from one signpost to the next
-	keep          = 100 // leases of the past
+	collectEvery  = 100 // epochs between two collections
+	signpostEvery = 500 // epochs between two signposts
+	keep          = 100 // earlier leases
 )
 
-// collection is what one collection of epochs costs when the lock is older than a day:
-// it looks, lists what is old, reads the leases that are kept, and reads and deletes as
-// many objects as there are new ones.
+// collection returns the requests of one collection of epochs, for a lock older than a day: it reads the
+// lock, lists the old epochs, reads the leases to keep, and reads and deletes as many epochs as
+// were created since the last one.
 func (p Plan) collection(changes float64) Requests {
 	each := getList.Plus(list.Times(3)).Plus(get.Times(min(changes, keep)))
 	each = each.Plus(get.Plus(remove).Times(collectEvery))

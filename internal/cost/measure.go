@@ -16,16 +16,16 @@ import (
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
-// Measured is what was counted while a plan ran.
+// Measured is the requests counted while a plan ran.
 type Measured struct {
-	Locks   int           // how many of the plan's
-	For     time.Duration // how long it was counted, a multiple of the renewal interval
-	Changes int           // locks that changed hands meanwhile, which they should not
+	Locks   int           // number of the plan's locks that ran
+	For     time.Duration // a multiple of the renewal interval
+	Changes int           // locks that changed hands meanwhile, which should be 0
 	Holders Requests      // of all locks
 	Others  Requests
 }
 
-// Parts is what was counted, for all locks of the plan and a month.
+// Parts returns the counted requests, scaled to a month and all locks of the plan.
 func (m *Measured) Parts(p Plan) []Part {
 	times := float64(p.Locks) / float64(m.Locks) * float64(Month) / float64(m.For)
 	parts := p.Parts()[:2]
@@ -33,12 +33,12 @@ func (m *Measured) Parts(p Plan) []Part {
 	return parts
 }
 
-// Measure runs so many locks of a plan in st, under prefix, which nobody else may use,
-// and counts the requests of d, rounded up to whole renewal intervals. Nobody resigns
-// meanwhile. It counts from two TTLs after the locks are held, when followers know when
-// their leaders renew. Waiters poll as if they had waited for hours. Peers are asked within
-// this process: their questions are not requests to the store. In the end, also if ctx
-// ends first, it releases all locks and deletes the objects under prefix.
+// Measure runs some locks of a plan in st and counts their requests for d, rounded up to whole
+// renewal intervals. Nothing else may use the prefix. No holder resigns meanwhile. Measure starts
+// to count two TTLs after the locks are held, when followers know when their leaders renew.
+// Waiters poll as after hours of waiting. Peers ask each other within this process, without
+// requests to the store. In the end, even if ctx ends first, Measure releases all locks and deletes
+// the objects under prefix.
 func Measure(ctx context.Context, st store.Store, prefix string, p Plan, locks int, d time.Duration) (*Measured, error) {
 	if p.Mode == Wait {
 		p.Infrequent = p.interval()
@@ -47,7 +47,7 @@ func Measure(ctx context.Context, st store.Store, prefix string, p Plan, locks i
 	if err != nil {
 		return nil, err
 	}
-	// An election waits for a store that is away. Here somebody waits for the result.
+	// An election would wait out an outage, but here the caller waits for the result.
 	switch _, err = st.Get(ctx, prefix, ""); {
 	case err == nil:
 		return nil, fmt.Errorf("there is an object %q already", prefix)
@@ -58,14 +58,14 @@ func Measure(ctx context.Context, st store.Store, prefix string, p Plan, locks i
 	return m, errors.Join(err, t.end(ctx))
 }
 
-// A trial is a plan that runs.
+// A trial is a running plan.
 type trial struct {
 	st        store.Store
 	prefix    string
 	plan      Plan
 	locks     [][]*competitor
 	processes []*process // with the modes Session and Fair
-	stopped   chan error // why a candidate stopped before it was told to
+	stopped   chan error // why a candidate stopped by itself
 	gate      gate
 }
 
@@ -75,11 +75,11 @@ type process struct {
 	session  *leasehold.Session
 }
 
-// A competitor is a candidate for a lock, or for an election.
+// A competitor is a candidate for a lock or in an election.
 type competitor struct {
 	requests *counter
-	process  *process            // nil: it has no session
-	election *leasehold.Election // nil: it is one of a lock
+	process  *process            // nil: no session
+	election *leasehold.Election // nil: a candidate for a lock
 	held     chan struct{}       // closed when it holds the lock for the first time
 	holds    func() bool
 	run      func(context.Context) error
@@ -129,10 +129,10 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 	return t, nil
 }
 
-// key is that of a lock.
+// key returns the i-th lock's key.
 func (t *trial) key(i int) string { return fmt.Sprintf("%s/%04d", t.prefix, i) }
 
-// elect makes it a candidate of an election.
+// elect makes c a candidate in an election.
 func (c *competitor) elect(key string, p Plan, name string, friends *friends) error {
 	opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout, NoIfMatch: p.NoIfMatch}, Infrequent: p.Infrequent}
 	if p.Mode == Peer {
@@ -155,14 +155,14 @@ func (c *competitor) elect(key string, p Plan, name string, friends *friends) er
 	return nil
 }
 
-// lock makes it a candidate of a lock.
+// lock makes c a candidate for a lock.
 func (c *competitor) lock(key string, p Plan, name string, _ *friends) error {
 	opts := &leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout, NoIfMatch: p.NoIfMatch, PollInterval: p.Infrequent}
 	if _, err := leasehold.NewLock(c.requests, key, opts); err != nil {
 		return err
 	}
 	c.holdOn(func() (acquire, error) {
-		if c.process != nil { // it has a session by now
+		if c.process != nil { // which has a session by now
 			opts.Session = c.process.session
 		}
 		l, err := leasehold.NewLock(c.requests, key, opts)
@@ -171,7 +171,7 @@ func (c *competitor) lock(key string, p Plan, name string, _ *friends) error {
 	return nil
 }
 
-// fair makes it a candidate of a fair lock.
+// fair makes c a candidate for a fair lock.
 func (c *competitor) fair(key string, p Plan, name string, _ *friends) error {
 	c.holdOn(func() (acquire, error) { // its process has a session by now
 		l, err := semaphore.NewLock(c.requests, key, &semaphore.Options{TTL: p.TTL, Holder: name, Session: c.process.session})
@@ -183,14 +183,14 @@ func (c *competitor) fair(key string, p Plan, name string, _ *friends) error {
 // An acquire acquires a lock of either kind.
 type acquire func(context.Context) (lease, error)
 
-// A lease is one of either kind of lock.
+// A lease is a lease of either kind of lock.
 type lease interface {
 	Valid() bool
 	Done() <-chan struct{}
 	Release(ctx context.Context) error
 }
 
-// holdOn has the candidate open its lock, when it is started, acquire it, and hold it for as long as it can.
+// holdOn makes the candidate, once started, open its lock, acquire it and hold it as long as it can.
 func (c *competitor) holdOn(open func() (acquire, error)) {
 	opened := sync.OnceValues(open)
 	var now atomic.Pointer[lease]
@@ -209,17 +209,17 @@ func (c *competitor) holdOn(open func() (acquire, error)) {
 			now.Store(&l)
 			first()
 			select {
-			case <-l.Done(): // another may have it
+			case <-l.Done(): // lost: another candidate may hold it
 			case <-ctx.Done():
 			}
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-			_ = l.Release(last) // what is left is deleted in the end
+			_ = l.Release(last) // end deletes what is left
 			cancel()
 		}
 	}
 }
 
-// patience is how long it may take to clean up.
+// patience bounds the clean-up.
 const patience = 30 * time.Second
 
 func (t *trial) measure(ctx context.Context, d time.Duration) (*Measured, error) {
@@ -227,7 +227,7 @@ func (t *trial) measure(ctx context.Context, d time.Duration) (*Measured, error)
 		return nil, err
 	}
 	renewal := protocol.Renewal(t.plan.TTL)
-	// Halfway between two renewals none is on its way, and nor is a look.
+	// Halfway between two renewals, no renewal or poll is in flight.
 	if err := t.wait(ctx, 2*t.plan.TTL+renewal/2); err != nil {
 		return nil, err
 	}
@@ -247,10 +247,10 @@ func (t *trial) measure(ctx context.Context, d time.Duration) (*Measured, error)
 	return m, nil
 }
 
-// errNotHeld: the store is too slow, or away.
+// errNotHeld means that the store is too slow or unavailable.
 var errNotHeld = errors.New("the locks could not be acquired in time")
 
-// begin starts the holders, and when they hold, the others.
+// begin starts the holders and, once they hold their locks, the other candidates.
 func (t *trial) begin(ctx context.Context) error {
 	for _, p := range t.processes {
 		var err error
@@ -287,8 +287,8 @@ func (t *trial) begin(ctx context.Context) error {
 	return nil
 }
 
-// known writes into each fair lock for how long its turns are, as it stands there when it has been used for a
-// day: those who wait look by that.
+// known creates each fair lock with the mean length of its turns, as after a day of use. Waiters poll
+// accordingly.
 func (t *trial) known(ctx context.Context) error {
 	body, err := record.Table{Size: 1, WriteID: "planned", Turn: time.Duration(float64(24*time.Hour) / max(t.plan.Changes, 1))}.Encode()
 	for i := range t.locks {
@@ -326,7 +326,7 @@ func (t *trial) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// holders are those of each lock, or nil where there is none now.
+// holders returns each lock's holder, or nil if it has none now.
 func (t *trial) holders() []*competitor {
 	holders := make([]*competitor, len(t.locks))
 	for i, all := range t.locks {
@@ -339,9 +339,9 @@ func (t *trial) holders() []*competitor {
 	return holders
 }
 
-// count is what holders and others have asked so far.
+// count returns the requests of the holders and of the others so far.
 func (t *trial) count(holders []*competitor) (held, others Requests) {
-	for _, p := range t.processes { // heartbeats are writes, and watches are looks
+	for _, p := range t.processes { // heartbeats are writes, and watches are reads
 		all := p.requests.count()
 		held.Put += all.Put
 		all.Put = 0
@@ -362,7 +362,7 @@ func (t *trial) count(holders []*competitor) (held, others Requests) {
 	return held, others
 }
 
-// end stops the others first, so that nobody takes over, and deletes all that there is.
+// end stops all candidates, the holders last so that none takes over, and deletes all objects.
 func (t *trial) end(ctx context.Context) error {
 	for _, holding := range []bool{false, true} {
 		var stopping []*competitor
@@ -378,7 +378,7 @@ func (t *trial) end(ctx context.Context) error {
 			<-c.done
 		}
 	}
-	for _, all := range t.locks { // who began to hold in between
+	for _, all := range t.locks { // those that took over in between
 		for _, c := range all {
 			if c.stop != nil {
 				c.stop()
@@ -390,7 +390,7 @@ func (t *trial) end(ctx context.Context) error {
 	defer cancel()
 	for _, p := range t.processes {
 		if p.session != nil {
-			_ = p.session.Close(ctx) // what is left is deleted now
+			_ = p.session.Close(ctx) // what is left is deleted below
 		}
 	}
 	t.gate.close()
@@ -402,7 +402,7 @@ func (t *trial) end(ctx context.Context) error {
 			return fmt.Errorf("what lies under %s was not deleted: %w", t.prefix, err)
 		}
 	}
-	if quorum, ok := t.st.(*quorumstore.Store); ok { // which keeps that they were deleted
+	if quorum, ok := t.st.(*quorumstore.Store); ok { // it remembers deletions
 		if err := quorum.Forget(ctx, t.prefix); err != nil {
 			return fmt.Errorf("what lies under %s was not deleted in each member: %w", t.prefix, err)
 		}
@@ -410,7 +410,7 @@ func (t *trial) end(ctx context.Context) error {
 	return nil
 }
 
-// friends are the candidates of one election. They ask each other without a network.
+// friends are the candidates in one election, which ask each other without a network.
 type friends struct {
 	elections map[string]*leasehold.Election
 }

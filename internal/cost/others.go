@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// An Alternative is the same plan by other means.
+// An Alternative is the same plan in another mode or protocol.
 type Alternative struct {
 	Name    string `json:"name"`
 	Assumed string `json:"assumed,omitempty"`
@@ -19,10 +19,10 @@ type Alternative struct {
 	USD float64 `json:"usd"`
 }
 
-// Alternatives are what a plan costs in a month by each mode of leasehold, and by other
-// protocols with as many candidates, locks and changes of holder, at the same TTL.
-// Intervals are those that a protocol states or has in its code, in proportion to its own
-// time-out, and else ours. DynamoDB is left out if its prices are not known.
+// Alternatives returns the plan's monthly cost in each mode of leasehold and with other protocols,
+// for the same candidates, locks, changes and TTL. A protocol's intervals are the documented ones or
+// those in its code, in proportion to its timeout; if there are none, they are ours. DynamoDB is
+// left out if its prices are unknown.
 func (p Plan) Alternatives(at *Price, dynamo *DynamoDB) []Alternative {
 	var all []Alternative
 	for _, mode := range Modes {
@@ -45,7 +45,7 @@ func (p Plan) Alternatives(at *Price, dynamo *DynamoDB) []Alternative {
 	}
 	for _, r := range p.rivals() {
 		if p.Members > 0 && !r.dynamo {
-			continue // they have one store
+			continue // they do not support quorums
 		}
 		a := Alternative{Name: r.name, Assumed: r.assumed, Requests: p.all(r)}
 		switch {
@@ -61,8 +61,8 @@ func (p Plan) Alternatives(at *Price, dynamo *DynamoDB) []Alternative {
 	return all
 }
 
-// A rival is a protocol of others: the requests of a holder in a month, those of each of
-// the others, and those of a change of holder by all candidates of one lock.
+// A rival is another protocol: the monthly requests of a holder and of each other candidate, and the
+// requests of all of a lock's candidates for one change of holder.
 type rival struct {
 	name, assumed           string
 	holder, other, exchange Requests
@@ -100,20 +100,20 @@ func (p Plan) rivals() []rival {
 	}
 }
 
-// all is what a rival costs for all locks.
+// all returns a rival's monthly requests for all locks.
 func (p Plan) all(r rival) Requests {
 	lock := r.holder.Plus(r.other.Times(float64(p.Candidates - 1))).Plus(r.exchange.Times(p.Changes * Month.Hours() / 24))
 	return lock.Times(float64(p.Locks))
 }
 
-// A Saving is a change of a plan that makes it cheaper.
+// A Saving is a change that makes a plan cheaper.
 type Saving struct {
-	Flag string  `json:"flag"` // of leasehold cost, that shows it
-	But  string  `json:"but"`  // what it costs otherwise
+	Flag string  `json:"flag"` // of leasehold cost
+	But  string  `json:"but"`  // the disadvantage
 	USD  float64 `json:"usd"`  // saved in a month
 }
 
-// Savings are the two changes of a plan that save most, if any saves a hundredth of it.
+// Savings returns the at most two changes that save most, of those that save 1 % or more.
 func (p Plan) Savings(at *Price) []Saving {
 	now := at.Of(Total(p.Parts()))
 	var all []Saving
@@ -152,12 +152,12 @@ func (p Plan) Savings(at *Price) []Saving {
 	return all[:min(len(all), 2)]
 }
 
-// slower says what p costs in time, compared with another plan.
+// slower says how much longer p takes to fail over than another plan.
 func (p Plan) slower(than Plan) string {
 	return fmt.Sprintf("a crash is overcome within %s, not %s", short(p.failover()), short(than.failover()))
 }
 
-// short is a duration without units of which there are none.
+// short formats a duration without trailing zero units.
 func short(d time.Duration) string {
 	text := d.String()
 	for _, none := range []string{"m0s", "h0m"} {
@@ -168,18 +168,18 @@ func short(d time.Duration) string {
 	return text
 }
 
-// failover is how long it takes at most until a holder that crashed is succeeded, counted
-// from its last renewal, in whole seconds.
+// failover returns the longest time from a crashed holder's last renewal until another candidate takes
+// over, in whole seconds.
 func (p Plan) failover() time.Duration {
 	wait, look := protocol.Patience(p.TTL)+p.TTL/10, p.TTL/24
 	switch {
 	case p.Mode == Peer:
-		look = p.TTL // who has not looked counts from its first look
+		look = p.TTL // a follower that has not read the record counts from its first read
 	case p.Mode == Session:
 		look = protocol.Renewal(p.TTL) * 5 / 4
 	case p.Mode == Wait:
 		look = min(p.interval()*5/4, wait)
-	case p.Infrequent > 0: // it may be seen late, and looked at again late
+	case p.Infrequent > 0: // both the last renewal and its age may be noticed late
 		look = p.Infrequent * 5 / 4
 		wait = max(wait, look)
 	}

@@ -16,32 +16,32 @@ import (
 //go:embed prices.json
 var embedded []byte
 
-// Prices are list prices in US dollars as they were on a date. Free tiers, discounts,
-// storage and transfer are not among them: a record is half a kilobyte.
+// Prices are list prices in US dollars on a date. They leave out free tiers, discounts, storage and
+// transfer: a record has half a kilobyte.
 type Prices struct {
-	Date     string    `json:"date"` // of the day on which they were looked up: 2006-01-02
+	Date     string    `json:"date"` // day of the last check: 2006-01-02
 	Currency string    `json:"currency"`
 	Stores   []Price   `json:"stores"`
-	DynamoDB *DynamoDB `json:"dynamodb"` // nil: not known
+	DynamoDB *DynamoDB `json:"dynamodb"` // nil: unknown
 }
 
-// A Price is what requests to one kind of store cost: dollars for each Per of them.
+// A Price is the price of requests to one kind of store, in dollars for every Per requests.
 type Price struct {
-	Name   string   `json:"name"` // to choose it by
+	Name   string   `json:"name"` // for users to choose it
 	Title  string   `json:"title"`
 	Source string   `json:"source"`
-	Date   string   `json:"date,omitempty"` // of the day on which these were looked up, if another than [Prices.Date]
+	Date   string   `json:"date,omitempty"` // day of the last check, if not [Prices.Date]
 	Per    float64  `json:"per"`
 	Get    *float64 `json:"get"`
 	Put    *float64 `json:"put"`
 	List   *float64 `json:"list"`
 	Delete *float64 `json:"delete"`
 
-	// Unordered: listings are in no order, so that each reads all that there is.
+	// Unordered means that listings have no order, so each one must read all entries.
 	Unordered bool `json:"unordered,omitempty"`
 }
 
-// A DynamoDB is what request units of DynamoDB cost: dollars for each Per of them.
+// A DynamoDB is the price of DynamoDB's request units, in dollars for every Per units.
 type DynamoDB struct {
 	Title  string   `json:"title"`
 	Source string   `json:"source"`
@@ -50,7 +50,7 @@ type DynamoDB struct {
 	Write  *float64 `json:"write"`
 }
 
-// ListPrices are those that came with this program, which are not to be changed.
+// ListPrices returns the prices built into this program. Do not change them.
 func ListPrices() *Prices { return listPrices() }
 
 var listPrices = sync.OnceValue(func() *Prices {
@@ -61,8 +61,8 @@ var listPrices = sync.OnceValue(func() *Prices {
 	return p
 })
 
-// ReadPrices reads prices in the form of prices.json, and is strict: an unknown or
-// missing field is an error that names it, since a price that is not there is not zero.
+// ReadPrices reads prices in the format of prices.json. An unknown or missing field is an error that
+// names it, because a missing price is not zero.
 func ReadPrices(r io.Reader) (*Prices, error) {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
@@ -140,7 +140,7 @@ func complete(title, source string, per float64, prices map[string]*float64) err
 	return nil
 }
 
-// Names are those of the stores.
+// Names returns the stores' names.
 func (p *Prices) Names() []string {
 	var names []string
 	for _, s := range p.Stores {
@@ -149,7 +149,7 @@ func (p *Prices) Names() []string {
 	return names
 }
 
-// Store finds a store by its name.
+// Store returns the prices of the store with that name.
 func (p *Prices) Store(name string) (*Price, error) {
 	for i := range p.Stores {
 		if p.Stores[i].Name == name {
@@ -159,16 +159,16 @@ func (p *Prices) Store(name string) (*Price, error) {
 	return nil, fmt.Errorf("there are no prices of %q: use %s", name, strings.Join(p.Names(), ", "))
 }
 
-// DateOf is the day on which the prices of a store were looked up.
+// DateOf returns the day on which a store's prices were last checked.
 func (p *Prices) DateOf(s *Price) string { return cmp.Or(s.Date, p.Date) }
 
-// Of is what requests cost, in dollars.
+// Of returns the price of requests in dollars.
 func (p *Price) Of(r Requests) float64 {
 	return (r.Get**p.Get + r.Put**p.Put + r.List**p.List + r.Delete**p.Delete) / p.Per
 }
 
-// Mean is the price of a request to one of several stores, all of which are asked equally often. A nil one is of a
-// store that costs nothing.
+// Mean returns the mean price of requests that are spread evenly over several stores. A nil Price is of a
+// store that is free.
 func Mean(name, title string, of []*Price) *Price {
 	var sum [4]float64
 	mean := &Price{Name: name, Title: title, Source: "the members", Per: 1}
@@ -185,7 +185,7 @@ func Mean(name, title string, of []*Price) *Price {
 	return mean
 }
 
-// of is what reads and writes of small items cost, in dollars.
+// of returns the price of reads and writes of small items in dollars.
 func (d *DynamoDB) of(r Requests) float64 {
 	return (r.Get**d.Read + (r.Put+r.Delete)**d.Write) / d.Per
 }
