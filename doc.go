@@ -37,7 +37,6 @@
 // # Choosing a type
 //
 //   - [Lock] for one key, [Locks] for keys known only at run time, such as one per user or file.
-//     [Locks.Group] is an errgroup whose members hold locks, and [Locks.Locker] a [sync.Locker].
 //   - [Election] for services: one instance leads, and the others follow at little cost.
 //   - [Session] for a process with many locks: one heartbeat keeps all its leases.
 //   - [Lease.Detach] for a lease that outlives its process, such as the steps of a pipeline;

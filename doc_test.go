@@ -556,7 +556,7 @@ func TestObserversAreDocumented(t *testing.T) {
 		}
 		silent.net.Reset()
 		leader := campaign(t, st, leasehold.ElectionOptions{})
-		if err := leader.WaitForLeadership(t.Context()); err != nil {
+		if err := leasetest.Lead(t.Context(), leader.Election); err != nil {
 			t.Fatal(err)
 		}
 		follower, onlooker := campaign(t, st, leasehold.ElectionOptions{}), newCampaigner(t, st, leasehold.ElectionOptions{})

@@ -50,7 +50,8 @@ type present struct {
 	last     time.Time // when the store last answered
 	failures int       // consecutive failed requests
 	failing  time.Time // since when tries fail; zero if the last one did not
-	requests Requests
+	reads    int64     // requests so far
+	writes   int64
 
 	changed func(Change) // receives every change; nil outside of elections
 	forgot  *time.Timer  // reports a lost lease that is not released
@@ -230,10 +231,10 @@ func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) (next pro
 	d.traceTaken(ev)
 	switch ev := ev.(type) {
 	case candidate.ReadDone:
-		d.now.requests.Reads++
+		d.now.reads++
 		d.answered(ev.Err)
 	case candidate.WriteDone:
-		d.now.requests.Writes++
+		d.now.writes++
 		d.answered(ev.Err)
 	}
 	for _, action := range actions {

@@ -84,7 +84,6 @@ type Election struct {
 	leading   bool // whether there is a leader
 	elected   time.Time
 	observers map[*observer]bool
-	news      chan struct{} // closed at the next change
 	waiters   waiters
 
 	watching engine.Mutex
@@ -103,7 +102,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("election %q: %w", key, err)
 	}
-	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
+	e := &Election{observers: map[*observer]bool{}}
 	e.mu.Rank(engine.RankElection)
 	e.watching.Rank(engine.RankWatching)
 	o.kind = KindElection
@@ -529,14 +528,6 @@ func (e *Election) saw(c Change) {
 			o.add(c)
 		}
 	}
-	e.announce()
-}
-
-// announce wakes all goroutines that wait for a change. They check for themselves, so an extra
-// wake-up does no harm.
-func (e *Election) announce() {
-	close(e.news)
-	e.news = make(chan struct{})
 }
 
 // An observer keeps the changes that its consumer has not taken yet. add never blocks, because
@@ -600,10 +591,6 @@ type Change struct {
 	Err  error     // of Unreadable
 }
 
-// Requests counts requests to a store, including failed ones, because the store may charge
-// for them. Listings of the epochs layouts are not counted separately.
-type Requests struct{ Reads, Writes int64 }
-
 // Status is what one candidate knows about its election, for monitoring. Do not make work
 // depend on Leading, which may be out of date when you read it: use [Lease.Valid].
 type Status struct {
@@ -622,7 +609,9 @@ type Status struct {
 	// FailingSince is when the candidate's attempts began to fail, and zero if the last
 	// one succeeded. Successful reads do not reset it while writes fail.
 	FailingSince time.Time
-	Requests     Requests // sent since NewElection
+	// Reads and Writes are the numbers of requests since NewElection. They include failed ones,
+	// because the store may charge for them, but not the listings of epochs.
+	Reads, Writes int64
 
 	// With ElectionOptions.Peers: when the leader last answered, and how many questions
 	// it was asked.
@@ -638,7 +627,7 @@ func (e *Election) Status() Status {
 	n := d.now
 	s := Status{
 		Key: e.lock.d.key, Holder: d.opts.Holder,
-		LastSeen: n.last, Failures: n.failures, FailingSince: n.failing, Requests: n.requests,
+		LastSeen: n.last, Failures: n.failures, FailingSince: n.failing, Reads: n.reads, Writes: n.writes,
 		LastHeard: n.pollState.heard, Questions: n.pollState.asked,
 	}
 	if wake, ok := d.Candidate().Wake(); ok {
@@ -650,38 +639,4 @@ func (e *Election) Status() Status {
 	s.Leading = e.lease != nil && e.lease.Valid()
 	s.Leader, s.HasLeader, s.Elected = e.leader, e.leading, e.elected
 	return s
-}
-
-// WaitForLeadership waits until this candidate leads. It does not campaign. It returns
-// ctx.Err() if ctx ends first. The leadership may have ended again when it returns nil.
-func (e *Election) WaitForLeadership(ctx context.Context) error {
-	return e.await(ctx, func() bool { return e.lease != nil && e.lease.Valid() })
-}
-
-// WaitForNextElection waits until this candidate sees a leader elected after since, and
-// returns the status. Pass Status.Elected of the previous result, or the zero time for any
-// leader. Meanwhile the candidate polls like a follower even if it does not campaign. If ctx
-// ends first, it returns the present status and ctx.Err().
-func (e *Election) WaitForNextElection(ctx context.Context, since time.Time) (Status, error) {
-	defer e.watch()()
-	err := e.await(ctx, func() bool { return e.elected.After(since) })
-	return e.Status(), err
-}
-
-// await waits until the condition, which it checks under the mutex, holds. It takes the channel at
-// the same time, so a later change closes that channel and cannot be missed.
-func (e *Election) await(ctx context.Context, condition func() bool) error {
-	for {
-		e.mu.Lock()
-		met, news := condition(), e.news
-		e.mu.Unlock()
-		if met {
-			return nil
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

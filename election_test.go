@@ -128,7 +128,7 @@ func TestElectionBudget(t *testing.T) {
 			if !watches(got, 240) {
 				t.Errorf("follower %d made %v", i, got)
 			}
-			if s := c.Status(); s.Leading || !s.HasLeader || s.Failures != 0 || s.NextLook.IsZero() || s.Requests.Reads < 233 {
+			if s := c.Status(); s.Leading || !s.HasLeader || s.Failures != 0 || s.NextLook.IsZero() || s.Reads < 233 {
 				t.Errorf("follower %d: %+v", i, s)
 			}
 		}
@@ -166,7 +166,7 @@ func TestLeaderCrashes(t *testing.T) {
 		a := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: ttl}})
 		time.Sleep(time.Second)
 		b := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: ttl}})
-		if err := a.WaitForLeadership(t.Context()); err != nil {
+		if err := leasetest.Lead(t.Context(), a.Election); err != nil {
 			t.Fatal(err)
 		}
 		for range 20 {
@@ -178,7 +178,7 @@ func TestLeaderCrashes(t *testing.T) {
 			}
 			renewed := lastWrite(leader)
 			leader.net.Partition(true)
-			if err := next.WaitForLeadership(t.Context()); err != nil {
+			if err := leasetest.Lead(t.Context(), next.Election); err != nil {
 				t.Fatal(err)
 			}
 			if d := time.Since(renewed); d > protocol.Patience(ttl)+time.Second {
@@ -272,7 +272,7 @@ func TestResign(t *testing.T) {
 		if err := a.Resign(t.Context()); err != nil || a.IsLeader() {
 			t.Fatalf("%v, leader: %v", err, a.IsLeader())
 		}
-		if err := b.WaitForLeadership(t.Context()); err != nil {
+		if err := leasetest.Lead(t.Context(), b.Election); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(start); d > 15*time.Second/3+time.Second {
@@ -508,44 +508,12 @@ func TestObserve(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("observed %v, want %v", got, want)
 		}
-		if s := onlooker.Status(); s.Requests.Writes != 0 || s.Leader.Holder != "c" {
+		if s := onlooker.Status(); s.Writes != 0 || s.Leader.Holder != "c" {
 			t.Errorf("the onlooker: %+v", s)
 		}
 		b.net.Partition(false)
 		b.quit(t)
 		c.quit(t)
-	})
-}
-
-func TestWaitForNextElection(t *testing.T) {
-	needsSuccessors(t)
-	bubble(t, func(t *testing.T) {
-		st := memstore.New()
-		a := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "a"}})
-		onlooker, err := leasehold.NewElection(st, "leaders/scheduler", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, err := onlooker.WaitForNextElection(t.Context(), time.Time{})
-		if err != nil || first.Leader.Holder != "a" {
-			t.Fatalf("%+v, %v", first, err)
-		}
-		b := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "b"}})
-		go func() {
-			time.Sleep(time.Minute)
-			_ = a.ResignTo(context.Background(), "b")
-		}()
-		next, err := onlooker.WaitForNextElection(t.Context(), first.Elected)
-		if err != nil || next.Leader.Holder != "b" || !next.Elected.After(first.Elected) {
-			t.Fatalf("%+v, %v", next, err)
-		}
-		short, stop := context.WithTimeout(t.Context(), time.Minute)
-		defer stop()
-		if _, err := onlooker.WaitForNextElection(short, next.Elected); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		a.quit(t)
-		b.quit(t)
 	})
 }
 
@@ -868,7 +836,7 @@ func TestIntervalsOfAFollower(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			inner := memstore.New()
 			leader := campaign(t, inner, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}})
-			if err := leader.WaitForLeadership(t.Context()); err != nil {
+			if err := leasetest.Lead(t.Context(), leader.Election); err != nil {
 				t.Fatal(err)
 			}
 			opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}, Frequent: 6 * time.Second, Infrequent: 100 * time.Second}
@@ -1523,7 +1491,7 @@ func refusedRelease(t *testing.T, kind faultstore.Kind, end func(context.Context
 	go func() {
 		ended <- e.Run(ctx, func(ctx context.Context, _ *leasehold.Lease) error { <-ctx.Done(); return nil })
 	}()
-	if err = e.WaitForLeadership(t.Context()); err != nil {
+	if err = leasetest.Lead(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Second)
@@ -2000,7 +1968,6 @@ func TestElectionOfOnlookers(t *testing.T) {
 					t.Error("nothing happens")
 				}
 			},
-			"WaitForNextElection": func(ctx context.Context) { _, _ = e.WaitForNextElection(ctx, time.Time{}) },
 		} {
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan bool)
@@ -2256,8 +2223,8 @@ func TestStatusOfAStoreThatFails(t *testing.T) {
 					t.Errorf("leads %t, cut off %t: %d failures, and the store was last heard of %v ago", leads, cut, s.Failures, silence)
 				}
 				heard = s.LastSeen
-				if n := st.Counts(); s.Requests != (leasehold.Requests{Reads: int64(n.Get), Writes: int64(n.Put)}) {
-					t.Errorf("leads %t, cut off %t: %+v are counted of %+v", leads, cut, s.Requests, n)
+				if n := st.Counts(); s.Reads != int64(n.Get) || s.Writes != int64(n.Put) {
+					t.Errorf("leads %t, cut off %t: %+v are counted of %+v", leads, cut, s, n)
 				}
 			}
 			cancel()
@@ -2343,19 +2310,14 @@ func TestStatus(t *testing.T) {
 			}
 		}
 		check("at first", leasehold.Status{Key: "leaders/scheduler", Holder: "me"})
-		led, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		if err := e.WaitForLeadership(led); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("before it leads: %v", err)
-		}
 		began := time.Now()
 		lease, err := e.Campaign(t.Context())
-		if err != nil || e.WaitForLeadership(t.Context()) != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 		leads := leasehold.Status{
 			Key: "leaders/scheduler", Holder: "me", Leading: true, HasLeader: true,
-			LastSeen: began, NextLook: began.Add(protocol.Renewal(leasehold.DefaultTTL)), Requests: leasehold.Requests{Reads: 1, Writes: 1},
+			LastSeen: began, NextLook: began.Add(protocol.Renewal(leasehold.DefaultTTL)), Reads: 1, Writes: 1,
 		}
 		check("as it leads", leads)
 		if s := e.Status(); !s.Elected.Equal(began) || s.Leader.Token != lease.Token() {
@@ -2372,10 +2334,8 @@ func TestStatus(t *testing.T) {
 		if s := e.Status(); s.Failures < 2 || !s.FailingSince.Equal(failing) {
 			t.Errorf("still without its store: %+v, want it to fail since %v", s, failing)
 		}
-		led, stop = context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		if err := e.WaitForLeadership(led); !errors.Is(err, context.DeadlineExceeded) || e.Status().Leading {
-			t.Errorf("when it has lost: %v, %+v", err, e.Status())
+		if s := e.Status(); s.Leading {
+			t.Errorf("when it has lost: %+v", s)
 		}
 		st.Partition(false)
 		_ = lease.Release(t.Context())

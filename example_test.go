@@ -133,44 +133,6 @@ func ExampleElection_Run() {
 	// context canceled false
 }
 
-// Two parts of a job, each under a lock of its own; the first error, or the loss of either lease, stops both.
-func ExampleLocks_Group() {
-	locks, err := leasehold.NewLocks(memstore.New(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	group, _ := locks.Group(context.Background())
-	for _, user := range []string{"alice", "bob"} {
-		group.Go("users/"+user, func(ctx context.Context, lease *leasehold.Lease) error {
-			if user == "bob" {
-				return errors.New("bob has no mailbox")
-			}
-			<-ctx.Done() // ends because of bob
-			return ctx.Err()
-		})
-	}
-	fmt.Println("error:", group.Wait())
-	// Output:
-	// error: bob has no mailbox
-}
-
-// For code that takes a sync.Locker. It cannot hear of a lost lease, so somebody else has to.
-func ExampleLocks_Locker() {
-	locks, err := leasehold.NewLocks(memstore.New(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, err := locks.Locker("jobs/backup", func(err error) { log.Fatal(err) })
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker.Lock()
-	defer locker.Unlock()
-	fmt.Println("nobody else is here")
-	// Output:
-	// nobody else is here
-}
-
 // What stands between "in the page" and "to here" is our code in docs/migrating.md: TestMigratingPage.
 
 func Example_migratingFromVault() {

@@ -583,8 +583,7 @@ func TestDetachWithItsOwnContext(t *testing.T) {
 	})
 }
 
-// TestDoReleasedWithin: a function that releases its own lease has done its work. It used to fail, and to end all
-// others of its Group.
+// TestDoReleasedWithin: a function that releases its own lease has done its work.
 func TestDoReleasedWithin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
@@ -598,19 +597,6 @@ func TestDoReleasedWithin(t *testing.T) {
 		}
 		if err := locks.Do(t.Context(), "a", f); err != nil {
 			t.Errorf("Locks.Do: %v", err)
-		}
-		group, _ := locks.Group(t.Context())
-		group.Go("a", f)
-		group.Go("b", func(ctx context.Context, _ *leasehold.Lease) error {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(10 * time.Second):
-				return nil
-			}
-		})
-		if err := group.Wait(); err != nil {
-			t.Errorf("the group: %v", err)
 		}
 		broken := errors.New("broken")
 		if err := locks.Do(t.Context(), "a", func(ctx context.Context, lease *leasehold.Lease) error {

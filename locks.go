@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
@@ -251,117 +250,6 @@ func (l *Locks) sweep() {
 	if len(l.keys) > 0 {
 		l.ticker.Reset(l.interval())
 	}
-}
-
-// Locker returns a [sync.Locker] for the key's lock, for code that takes one. It sends nothing.
-// Goroutines that share the Locker or these Locks queue. A Locker is safe for concurrent use,
-// as a [sync.Mutex] is.
-//
-// A lease may be lost between Lock and Unlock, which a sync.Locker cannot report. So lost is
-// called once for each lost lease, with an error that matches [ErrLost]: at once on a separate
-// goroutine, or at the latest by Unlock. It must stop the work, or the process. If a context
-// can stop the work, use [Locks.Do] instead.
-//
-// Lock waits as long as it takes. It panics with the error of [Locks.Acquire] if it cannot get
-// the lock at all, because access is denied or the Locks are closed, for example. Unlock panics
-// if the Locker is not locked. It waits at most 5 s for the release, and logs if that is not
-// confirmed.
-//
-// Locker fails if lost is nil or the key is invalid: see [store.CheckKey].
-func (l *Locks) Locker(key string, lost func(error)) (sync.Locker, error) {
-	if lost == nil {
-		return nil, errors.New("a Locker needs a function to call when a lease is lost")
-	}
-	if err := store.CheckKey("lock", key); err != nil {
-		return nil, err
-	}
-	return &locker{locks: l, key: key, lost: lost}, nil
-}
-
-type locker struct {
-	locks  *Locks
-	key    string
-	lost   func(error)
-	unlock atomic.Pointer[func()] // set while it is locked
-}
-
-func (l *locker) Lock() {
-	lease, err := l.locks.Acquire(context.Background(), l.key)
-	if err != nil {
-		panic(err)
-	}
-	stop := context.AfterFunc(lease.Context(), func() { l.lost(lease.Err()) })
-	unlock := func() {
-		unheard := stop()
-		err := lease.do(context.Background(), l.locks.opts.Logger, func(context.Context, *Lease) error { return nil })
-		if err != nil && unheard {
-			l.lost(err)
-		}
-	}
-	l.unlock.Store(&unlock)
-}
-
-func (l *locker) Unlock() {
-	unlock := l.unlock.Swap(nil)
-	if unlock == nil {
-		panic("leasehold: Unlock of a Locker that is not locked")
-	}
-	(*unlock)()
-}
-
-// A Group runs functions concurrently, each under the lock of its key, and ends all of them
-// when the first one fails or loses its lease. It works like an errgroup with locks. Create it
-// with [Locks.Group].
-type Group struct {
-	locks   *Locks
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	members sync.WaitGroup
-	failed  sync.Once
-	err     error
-}
-
-// Group returns a Group and its context. The context ends with ctx, when Wait returns, and when
-// the first function fails or loses its lease. A loss ends it at once, even before that
-// function returns. [context.Cause] returns the reason.
-func (l *Locks) Group(ctx context.Context) (*Group, context.Context) {
-	g := &Group{locks: l}
-	g.ctx, g.cancel = context.WithCancelCause(ctx)
-	return g, g.ctx
-}
-
-// Go calls f on a separate goroutine under the lock of the key, as [Locks.Do] does. The context
-// of f ends with the Group's context and with the lease. Functions of one key run one after the
-// other. Once the Group's context has ended, no further function is called. After Wait was
-// called, only functions of the Group may call Go.
-func (g *Group) Go(key string, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) {
-	g.members.Go(func() {
-		g.fail(g.locks.Do(g.ctx, key, func(ctx context.Context, lease *Lease) error {
-			defer context.AfterFunc(lease.Context(), func() { //nolint:contextcheck // it is the lease that ends
-				if err := lease.Err(); errors.Is(err, ErrLost) { // otherwise f has released it itself
-					g.fail(err)
-				}
-			})()
-			return f(ctx, lease)
-		}, opts...))
-	})
-}
-
-// fail keeps the first error. Later callers wait until it is kept. So the error is set when all
-// members have ended, even if a loss is told on a goroutine of its own as well as returned by
-// Do.
-func (g *Group) fail(err error) {
-	if err != nil {
-		g.failed.Do(func() { g.err = err; g.cancel(err) })
-	}
-}
-
-// Wait waits until all functions have returned and their locks are released. It returns the
-// first error of Locks.Do, or the first loss of a lease if that came earlier.
-func (g *Group) Wait() error {
-	g.members.Wait()
-	g.cancel(nil)
-	return g.err
 }
 
 // AcquireAll acquires all the locks, or none, and returns their leases in the order of the

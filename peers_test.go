@@ -185,7 +185,7 @@ func TestPeersHandOver(t *testing.T) {
 						t.Fatal(err)
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					if err := want.WaitForLeadership(ctx); err != nil {
+					if err := leasetest.Lead(ctx, want.Election); err != nil {
 						_, other := leaders(all)
 						t.Fatalf("round %d: not the expected one leads, but %+v", round, other.Status())
 					}
@@ -468,7 +468,7 @@ func TestAttend(t *testing.T) {
 			t.Error("it answered for another lock")
 		}
 
-		if err := c.WaitForLeadership(t.Context()); err != nil {
+		if err := leasetest.Lead(t.Context(), c.Election); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)
@@ -509,7 +509,7 @@ func TestAttend(t *testing.T) {
 		if here().Tokens() != (second.Token > first.Token) {
 			t.Errorf("token %d, then %d", first.Token, second.Token)
 		}
-		if err := c.WaitForLeadership(t.Context()); err != nil {
+		if err := leasetest.Lead(t.Context(), c.Election); err != nil {
 			t.Fatal(err)
 		}
 		go func() { _ = c.ResignTo(t.Context(), "b") }()

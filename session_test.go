@@ -784,7 +784,7 @@ func TestElectionUnderASession(t *testing.T) {
 			t.Fatal("two leaders")
 		}
 		a.st.Partition(true)
-		if err := e.WaitForLeadership(t.Context()); err != nil {
+		if err := leasetest.Lead(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 		cancel()
@@ -1079,7 +1079,8 @@ func TestWatchedAfterASession(t *testing.T) {
 			time.Sleep(time.Minute)
 			a.st.Partition(true)
 		}()
-		_, _ = e.WaitForNextElection(ctx, time.Now().Add(30*time.Second))
+		for range e.Observe(ctx) { // until ctx ends
+		}
 		a.st.Partition(false)
 		_ = lease.Release(t.Context())
 		a.end()

@@ -90,9 +90,6 @@ const (
 	KindShard     // the lock of a shard
 )
 
-// TraceKinds are all kinds, for iterating over; do not change it.
-var TraceKinds = []TraceKind{KindLock, KindElection, KindSession, KindSemaphore, KindShard}
-
 func (k TraceKind) String() string {
 	names := [...]string{"lock", "election", "session", "semaphore", "shard"}
 	if int(k) >= len(names) {

@@ -1029,7 +1029,7 @@ func TestJoinTracesHasAll(t *testing.T) {
 	if !slices.Equal(told, want) {
 		t.Errorf("%q, want %q", told, want)
 	}
-	if k := leasehold.TraceKind(len(leasehold.TraceKinds)).String(); k != "kind 5" {
+	if k := (leasehold.KindShard + 1).String(); k != "kind 5" {
 		t.Errorf("a kind that is none is %q", k)
 	}
 }

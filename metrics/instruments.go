@@ -57,7 +57,7 @@ var (
 
 func kinds() []string {
 	var names []string
-	for _, k := range leasehold.TraceKinds {
+	for k := leasehold.KindLock; k <= leasehold.KindShard; k++ {
 		names = append(names, k.String())
 	}
 	return names

@@ -23,6 +23,7 @@ import (
 	"weak"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -639,7 +640,7 @@ func TestNobody(t *testing.T) {
 // with a look for each renewal, says once why, and succeeds the leader.
 func fallsBack(t *testing.T, w *world, leader *candidate, want string) {
 	t.Helper()
-	if err := leader.WaitForLeadership(t.Context()); err != nil {
+	if err := leasetest.Lead(t.Context(), leader.Election); err != nil {
 		t.Fatal(err)
 	}
 	follower := w.join(t, "b")
@@ -693,7 +694,7 @@ func TestHasty(t *testing.T) {
 		h.Stop() // so that nothing waits
 		config := &tls.Config{Certificates: []tls.Certificate{w.Issue(t, host("a"))}}
 		w.serve(t, w.listen(address("a")), config, through(h))
-		if err := leader.WaitForLeadership(t.Context()); err != nil {
+		if err := leasetest.Lead(t.Context(), leader.Election); err != nil {
 			t.Fatal(err)
 		}
 		follower := w.join(t, "b")

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
 // leaders are the candidates that lead now.
@@ -41,13 +43,13 @@ func TestHour(t *testing.T) {
 		questions := make([]int64, len(all))
 		for i, c := range all {
 			s := c.Status()
-			before[i], questions[i] = s.Requests.Reads+s.Requests.Writes, s.Questions
+			before[i], questions[i] = s.Reads+s.Writes, s.Questions
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for i, c := range all {
 			s, counts := c.Status(), c.net.Counts()
-			requests := s.Requests.Reads + s.Requests.Writes - before[i]
+			requests := s.Reads + s.Writes - before[i]
 			asked := s.Questions - questions[i]
 			t.Logf("%s: %d GET, %d PUT, %d questions", s.Holder, counts.Get, counts.Put, asked)
 			switch {
@@ -95,7 +97,7 @@ func TestResignation(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			if err := next.WaitForLeadership(ctx); err != nil {
+			if err := leasetest.Lead(ctx, next.Election); err != nil {
 				t.Fatalf("round %d: %+v does not lead, which has waited for longest: %v", round, next.Status(), err)
 			}
 			cancel()

@@ -176,7 +176,7 @@ func TestMetrics(t *testing.T) {
 	text = string(metrics(leasehold.Status{
 		Holder: "me", HasLeader: true, Leader: leasehold.Info{Holder: "a\"\n\xff", Token: 1763625000123},
 		LastSeen: now.Add(-1500 * time.Millisecond), Failures: 3, FailingSince: now.Add(-time.Second),
-		Requests: leasehold.Requests{Reads: 5, Writes: 4},
+		Reads: 5, Writes: 4,
 	}, `s3://b/l?a="b"`, time.Minute, 2500*time.Millisecond, &t0, build{Version: "v1", Revision: "r", Go: "go1"}, now))
 	const lock = `lock="s3://b/l?a=\"b\""`
 	if want := strings.NewReplacer("LOCK", lock, "REPLACED", "\uFFFD").Replace(metricsText); text != want {

@@ -42,8 +42,8 @@ func metrics(s leasehold.Status, lock string, ttl, remaining time.Duration, t *t
 		one("leasehold_store_trouble", "Whether what this candidate last tried at the store failed (1) or not (0).", promtext.Gauge, gauge(!s.FailingSince.IsZero())),
 		answered,
 		promtext.Family{Name: "leasehold_store_requests_total", Help: "Requests to the store that were answered or failed.", Kind: promtext.Counter, Samples: []promtext.Sample{
-			{Labels: with("op", "read"), Value: float64(s.Requests.Reads)},
-			{Labels: with("op", "write"), Value: float64(s.Requests.Writes)},
+			{Labels: with("op", "read"), Value: float64(s.Reads)},
+			{Labels: with("op", "write"), Value: float64(s.Writes)},
 		}},
 		promtext.Family{Name: "leasehold_build_info", Help: "What this program was made of.", Kind: promtext.Gauge, Samples: []promtext.Sample{{
 			Labels: []promtext.Label{{Name: "version", Value: b.Version}, {Name: "revision", Value: b.Revision}, {Name: "goversion", Value: b.Go}}, Value: 1,

@@ -4,6 +4,7 @@ package leasetest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"log"
@@ -206,6 +207,16 @@ func Acquire(t *testing.T, lock *leasehold.Lock) *leasehold.Lease {
 		t.Fatalf("the lease is not valid: %v", lease.Err())
 	}
 	return lease
+}
+
+// Lead waits until a campaigning candidate leads. If ctx ends first, it returns ctx.Err().
+func Lead(ctx context.Context, e *leasehold.Election) error {
+	for range e.Observe(ctx) {
+		if e.IsLeader() {
+			return nil
+		}
+	}
+	return ctx.Err()
 }
 
 // Release releases a lease, which must be over then.

@@ -153,7 +153,7 @@ func TestHandOverWithPeers(t *testing.T) {
 			}
 			before := map[*citizen]int64{}
 			for _, c := range e.citizens {
-				before[c] = c.do(t, "status").Status.Requests.Reads
+				before[c] = c.do(t, "status").Status.Reads
 			}
 			asked := leader.by.do(t, "resign")
 			next := e.next(t)
@@ -164,7 +164,7 @@ func TestHandOverWithPeers(t *testing.T) {
 			// layouts one object is not all that there is to prove, and where versions are no
 			// hashes nothing proves it.
 			looks := underTest != leasetest.Object || at.unhashed
-			reads := next.by.do(t, "status").Status.Requests.Reads - before[next.by]
+			reads := next.by.do(t, "status").Status.Reads - before[next.by]
 			if next.by != leader.by && (reads == 0 || looks) {
 				took = append(took, next.At.Sub(asked.At))
 			} else if stalled++; stalled > 10*rounds {
@@ -190,7 +190,7 @@ func TestLeaderKilledWithPeers(t *testing.T) {
 		e.attentive(t, leader)
 		before := map[*citizen]int64{}
 		for _, c := range e.citizens {
-			before[c] = c.do(t, "status").Status.Requests.Reads
+			before[c] = c.do(t, "status").Status.Reads
 		}
 		if err := leader.by.Process.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestLeaderKilledWithPeers(t *testing.T) {
 		killed := time.Now()
 		for _, c := range e.citizens {
 			until(t, c.holder+" looks at the store", func() bool {
-				return c == leader.by || c.do(t, "status").Status.Requests.Reads > before[c]
+				return c == leader.by || c.do(t, "status").Status.Reads > before[c]
 			})
 		}
 		noticed := time.Since(killed)
