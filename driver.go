@@ -519,7 +519,7 @@ func (d *driver) hangs(name string) {
 	d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", d.at.String(), "callback", name)
 }
 
-// Internal is for the packages semaphore and admin. Programs cannot name most of the types that its
+// Internal is for other packages of this module. Programs cannot name most of the types that its
 // methods use, and the methods may change in any version.
 var Internal internal
 
@@ -571,6 +571,14 @@ func (internal) Terms(opts []AcquireOption) (candidate.Terms, error) { return te
 
 // Session returns the session's engine.
 func (internal) Session(s *Session) *engine.Session { return s.engineOf() }
+
+// Update changes an election's TTL and intervals.
+func (internal) Update(e *Election, c candidate.Retune) error { return e.update(c) }
+
+// Attend is peer.Attend.
+func (internal) Attend(ctx context.Context, e *Election, q lock.Question) (lock.Leadership, error) {
+	return e.attend(ctx, q)
+}
 
 // Suits returns why nothing in this store can be under the session.
 func (internal) Suits(s *Session, st store.Store) error { return s.suits(st, LayoutObject) }

@@ -368,20 +368,13 @@ func (e *Election) Leader() (Info, bool) {
 	return e.leader, e.leading
 }
 
-// ElectionConfig is what [Election.Update] can change. A zero interval means the default,
-// not the present interval.
-type ElectionConfig struct {
-	TTL                  time.Duration // 0: unchanged
-	Frequent, Infrequent time.Duration // 0: from the leader's TTL
-}
-
-// Update changes the TTL from the next write on, and the intervals from the next one on.
-// Candidates with different TTLs are safe together. Grace does not change. If a value is
-// out of bounds, Update fails and changes nothing.
+// update changes the TTL from the next write on, and the intervals from the next one on. A zero TTL
+// means the present one, and a zero interval the default. Candidates with different TTLs are safe
+// together. Grace does not change. If a value is out of bounds, update fails and changes nothing.
 //
 // The present lease stays valid as its last write promised until the next renewal is sent.
 // If that promises less, the holder relies on less from then on (rule A7).
-func (e *Election) Update(c ElectionConfig) error {
+func (e *Election) update(c candidate.Retune) error {
 	e.mu.Lock()
 	if c.TTL == 0 {
 		c.TTL = e.opts.TTL
@@ -393,7 +386,8 @@ func (e *Election) Update(c ElectionConfig) error {
 	if err := (&ElectionOptions{Frequent: c.Frequent, Infrequent: c.Infrequent}).check(); err != nil {
 		return err
 	}
-	e.lock.d.Tell(candidate.Retune{TTL: c.TTL.Truncate(time.Millisecond), Frequent: c.Frequent, Infrequent: c.Infrequent})
+	c.TTL = c.TTL.Truncate(time.Millisecond)
+	e.lock.d.Tell(c)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.opts.TTL, e.opts.Infrequent = c.TTL, c.Infrequent // for the pauses of Run

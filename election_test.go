@@ -18,7 +18,9 @@ import (
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -585,14 +587,14 @@ func TestUpdateWhileRunning(t *testing.T) {
 		st := memstore.New()
 		a := campaign(t, st, leasehold.ElectionOptions{})
 		time.Sleep(time.Minute)
-		for _, bad := range []leasehold.ElectionConfig{{TTL: time.Millisecond}, {Frequent: -1}, {Frequent: 2, Infrequent: 1}} {
-			if err := a.Update(bad); err == nil {
+		for _, bad := range []candidate.Retune{{TTL: time.Millisecond}, {Frequent: -1}, {Frequent: 2, Infrequent: 1}} {
+			if err := leasehold.Internal.Update(a.Election, bad); err == nil {
 				t.Errorf("accepted %+v", bad)
 			}
 		}
 		b := campaign(t, st, leasehold.ElectionOptions{})
 		time.Sleep(time.Minute)
-		if err := b.Update(leasehold.ElectionConfig{Frequent: time.Second, Infrequent: 30 * time.Second}); err != nil {
+		if err := leasehold.Internal.Update(b.Election, candidate.Retune{Frequent: time.Second, Infrequent: 30 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -605,7 +607,7 @@ func TestUpdateWhileRunning(t *testing.T) {
 		if got := since(b.net, faultstore.Counts{}); !got.within(look.times(110), look.times(140)) {
 			t.Errorf("a follower that looks every 30 s made %v in an hour", got)
 		}
-		if err := a.Update(leasehold.ElectionConfig{TTL: time.Minute}); err != nil {
+		if err := leasehold.Internal.Update(a.Election, candidate.Retune{TTL: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -633,7 +635,7 @@ func TestShorterTTLShortensTheLeaseBeforeItIsSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Update(leasehold.ElectionConfig{TTL: 3 * time.Second}); err != nil {
+		if err := leasehold.Internal.Update(e, candidate.Retune{TTL: 3 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		net.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 500 * time.Millisecond})
@@ -845,7 +847,7 @@ func TestIntervalsOfAFollower(t *testing.T) {
 			}
 			follower := newCampaigner(t, inner, opts)
 			if updated {
-				if err := follower.Update(leasehold.ElectionConfig{TTL: time.Minute, Frequent: 6 * time.Second, Infrequent: 100 * time.Second}); err != nil {
+				if err := leasehold.Internal.Update(follower.Election, candidate.Retune{TTL: time.Minute, Frequent: 6 * time.Second, Infrequent: 100 * time.Second}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -873,14 +875,14 @@ func TestIntervalsOfAFollower(t *testing.T) {
 // TestUpdatesThatCannotBe: an Update is held to what the options are held to.
 func TestUpdatesThatCannotBe(t *testing.T) {
 	e := newElection(t, newStore(), leasehold.ElectionOptions{})
-	for says, all := range map[string][]leasehold.ElectionConfig{
+	for says, all := range map[string][]candidate.Retune{
 		"":                       {{}, {TTL: leasehold.MinTTL}, {TTL: leasehold.MaxTTL}, {Frequent: 1}},
 		"not between 1s and 24h": {{TTL: leasehold.MinTTL - 1}, {TTL: leasehold.MaxTTL + 1}, {TTL: -1}},
 		"negative":               {{Frequent: -1}, {Infrequent: -1}},
 		"longer than Infrequent": {{Frequent: 2, Infrequent: 1}},
 	} {
 		for _, c := range all {
-			if err := e.Update(c); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			if err := leasehold.Internal.Update(e, c); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 				t.Errorf("%+v: want %q, got %v", c, says, err)
 			}
 		}
@@ -1196,7 +1198,7 @@ func TestCallbacksComeOneByOne(t *testing.T) {
 // TestPausesAfterATerm: a candidate that has resigned lets the others go first for as long as Run
 // says, and for up to a quarter longer, whether its options say so or an Update.
 func TestPausesAfterATerm(t *testing.T) {
-	for want, c := range map[time.Duration]leasehold.ElectionConfig{
+	for want, c := range map[time.Duration]candidate.Retune{
 		7500 * time.Millisecond: {},
 		1500 * time.Millisecond: {TTL: 3 * time.Second},
 		30 * time.Second:        {TTL: 24 * time.Hour},
@@ -1210,7 +1212,7 @@ func TestPausesAfterATerm(t *testing.T) {
 				}
 				e := newElection(t, memstore.New(), opts)
 				if updated {
-					if err := e.Update(c); err != nil {
+					if err := leasehold.Internal.Update(e, c); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -1792,8 +1794,8 @@ func TestNoNotice(t *testing.T) {
 		},
 		"the successor asks it": {
 			noticed: noticed{meanwhile: func(ctx context.Context, a *leasehold.Election) {
-				said, _ := a.Attend(ctx, leasehold.Question{Lock: "leaders/scheduler"})
-				_, _ = a.Attend(ctx, leasehold.Question{Lock: "leaders/scheduler", Holder: "b", Waited: 1, Known: said.Version, Wait: never})
+				said, _ := peer.Attend(ctx, a, peer.Question{Lock: "leaders/scheduler"})
+				_, _ = peer.Attend(ctx, a, peer.Question{Lock: "leaders/scheduler", Holder: "b", Waited: 1, Known: said.Version, Wait: never})
 			}},
 			idle: 6 * time.Second,
 		},

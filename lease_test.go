@@ -19,6 +19,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -86,7 +87,7 @@ func TestReleaseEndsTheLeaseFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said, err := e.Attend(t.Context(), leasehold.Question{Lock: l.Key()}); err != nil || !said.Leading {
+		if said, err := peer.Attend(t.Context(), e, peer.Question{Lock: l.Key()}); err != nil || !said.Leading {
 			t.Fatalf("%+v, %v", said, err)
 		}
 		lease.Store(l)

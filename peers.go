@@ -9,82 +9,22 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
-// Peers lets followers in an election ask the leader whether it leads, so that they poll the
-// store less: see [ElectionOptions.Peers]. Package peer implements it over HTTPS.
-//
-// A leader's answer makes a follower poll the store later or sooner. It never extends or ends a
-// lease. So a wrong, late or lost answer only costs time.
-type Peers interface {
-	// Ask asks the candidate at the address in its record, and returns what [Election.Attend]
-	// returns there. It returns soon after ctx has ended. Any error means that there is no
-	// answer. One goroutine at a time calls Ask for each Election.
-	Ask(ctx context.Context, address string, q Question) (Leadership, error)
-}
+// Peers let followers in an election ask the leader whether it leads, so that they poll the store
+// less: see [ElectionOptions.Peers]. Package peer has a client and a handler for HTTPS, and what
+// another transport needs.
+type Peers = lock.Peers
 
-// A Question is what a follower asks a leader. Its content is not trusted: it can only affect
-// who is told first or named as successor. The transport decides who may ask.
-type Question struct {
-	Lock   string        // the key of the election's lock
-	Holder string        // the name of the follower
-	Waited time.Duration // how long it has wanted to lead; 0 if it only observes
-	Known  string        // Leadership.Version of the last answer; empty: answer at once
-	Wait   time.Duration // how long to wait while Known is still current
-}
-
-// Leadership is what a candidate tells its peers about its own leadership. Apart from the
-// remaining time of the lease, it never says more than the record in the store.
-//
-// It is not signed. A follower uses it to decide when to poll, and uses the proof in Record to
-// skip a poll; the store's conditional write decides the rest.
-type Leadership struct {
-	Lock string
-
-	// Leading reports that the lease is valid now, the last renewal was in time, and no request
-	// to the store has failed since.
-	Leading bool
-	// Free reports that the candidate has stopped leading and its release is confirmed.
-	Free bool
-
-	// The current lease, or the last one. All are zero if there was none.
-	Token       Token
-	Holder      string
-	Address     string
-	Meta        map[string]string
-	Incarnation string // of this candidate and this start
-	TTL         time.Duration
-	AcquiredAt  time.Time // by its own wall clock
-	RenewedAt   time.Time // when the last successful renewal was sent
-	Successor   string    // with Free: the candidate it named to go first
-
-	// Record and Object, when Free, are what the release wrote and its version in the store. If
-	// the version is a hash of the record, they prove each other, and the follower need not
-	// poll. They are empty if unknown.
-	Record []byte
-	Object store.Version
-
-	// Remaining is how long the lease is still valid unless it is renewed.
-	Remaining time.Duration
-
-	// Version changes whenever Leading, Free or the lease does.
-	Version string
-}
-
-// Attend answers one follower's question with what this candidate can say about its leadership.
-// It returns as soon as that differs from what the follower knows, or 20 ms later if a release
-// names another candidate as successor. It returns at the latest after q.Wait or when ctx ends.
-// While Attend waits, [Election.Resign] can name the follower as successor.
-//
-// Call it for each question, from any number of goroutines. It sends nothing. It fails if the
-// question is about another lock; return that error to the follower.
-func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
+// attend is peer.Attend.
+func (e *Election) attend(ctx context.Context, q lock.Question) (lock.Leadership, error) {
 	if q.Lock != e.lock.d.key {
-		return Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.d.key)
+		return lock.Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.d.key)
 	}
 	defer e.waiters.enter(&q)()
 	late := time.NewTimer(q.Wait)
@@ -111,7 +51,7 @@ func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 const headStart = 20 * time.Millisecond
 
 // giveWay waits if a candidate other than the one asking must hear the news first.
-func (e *Election) giveWay(ctx context.Context, q Question, late <-chan time.Time) {
+func (e *Election) giveWay(ctx context.Context, q lock.Question, late <-chan time.Time) {
 	if said, _ := e.lock.d.leadership(); said.Successor == "" || said.Successor == q.Holder {
 		return
 	}
@@ -125,17 +65,17 @@ func (e *Election) giveWay(ctx context.Context, q Question, late <-chan time.Tim
 // waiters are the followers that wait for an answer from this candidate.
 type waiters struct {
 	mu   engine.Mutex
-	open map[*Question]time.Time // since when each has wanted to lead
+	open map[*lock.Question]time.Time // since when each has wanted to lead
 }
 
-func (a *waiters) enter(q *Question) (leave func()) {
+func (a *waiters) enter(q *lock.Question) (leave func()) {
 	if q.Waited <= 0 {
 		return func() {}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.open == nil {
-		a.open = map[*Question]time.Time{}
+		a.open = map[*lock.Question]time.Time{}
 	}
 	a.open[q] = time.Now().Add(-q.Waited)
 	return func() {
@@ -162,7 +102,7 @@ func (a *waiters) has(holder string) bool {
 func (a *waiters) longest() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var first *Question
+	var first *lock.Question
 	for q, since := range a.open {
 		if first == nil || since.Before(a.open[first]) {
 			first = q
@@ -189,7 +129,7 @@ func (d *driver) encodable(successor string) string {
 
 // A leaderState is what a leader's driver keeps for telling its followers in time.
 type leaderState struct {
-	said    string        // Leadership.Version when changed was made
+	said    string        // lock.Leadership.Version when changed was made
 	changed chan struct{} // closed when the version changes; nil: nobody has asked since
 }
 
@@ -203,7 +143,7 @@ func (d *driver) word() candidate.PeerStatus {
 
 // leadership returns what the candidate says about itself now, and a channel that is closed
 // when that changes.
-func (d *driver) leadership() (Leadership, <-chan struct{}) {
+func (d *driver) leadership() (lock.Leadership, <-chan struct{}) {
 	d.Enter()
 	defer d.Leave()
 	word, s := d.word(), &d.now.leaderState
@@ -214,9 +154,9 @@ func (d *driver) leadership() (Leadership, <-chan struct{}) {
 		d.TellLate(true)
 	}
 	r := d.Candidate().Lease()
-	said := Leadership{
+	said := lock.Leadership{
 		Lock: d.key, Version: word.Version, Leading: word.Leading, Free: word.Free, Successor: word.Successor, Remaining: word.Valid,
-		Token: Token(r.Token), Holder: r.Holder, Address: r.Address, Meta: r.Meta, Incarnation: r.Incarnation(), TTL: r.TTL,
+		Token: r.Token, Holder: r.Holder, Address: r.Address, Meta: r.Meta, Incarnation: r.Incarnation(), TTL: r.TTL,
 		AcquiredAt: r.AcquiredAt, RenewedAt: r.RenewedAt,
 	}
 	if said.Free {
@@ -258,7 +198,7 @@ func (d *driver) poll(a candidate.PollPeer) {
 }
 
 func (d *driver) ask(ctx context.Context, peers Peers, a candidate.PollPeer, waited time.Duration) {
-	said, err := peers.Ask(ctx, a.Address, Question{
+	said, err := peers.Ask(ctx, a.Address, lock.Question{
 		Lock: d.key, Holder: d.opts.Holder, Waited: waited, Known: a.Known, Wait: a.Wait,
 	})
 	if err == nil && said.Lock != d.key {
@@ -273,7 +213,7 @@ func (d *driver) ask(ctx context.Context, peers Peers, a candidate.PollPeer, wai
 	c := &d.now.pollState
 	c.stop()
 	word := candidate.PeerStatus{
-		Leading: said.Leading, Free: said.Free, Successor: said.Successor, Holder: said.Holder, Token: int64(said.Token),
+		Leading: said.Leading, Free: said.Free, Successor: said.Successor, Holder: said.Holder, Token: said.Token,
 		Incarnation: said.Incarnation, Valid: said.Remaining, Version: said.Version,
 	}
 	leader, _, _ := d.Candidate().Observed()

@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -32,7 +33,7 @@ type town struct {
 	asked  atomic.Int64
 	open   atomic.Int64  // questions that wait for their answer
 	delay  time.Duration // of each answer
-	bend   func(leasehold.Leadership) leasehold.Leadership
+	bend   func(peer.Leadership) peer.Leadership
 }
 
 type place struct {
@@ -45,19 +46,19 @@ var errSilence = errors.New("nobody answers")
 
 func newTown() *town { return &town{places: map[string]*place{}} }
 
-func (w *town) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (w *town) Ask(ctx context.Context, address string, q peer.Question) (peer.Leadership, error) {
 	w.mu.Lock()
 	p, bend, delay := w.places[address], w.bend, w.delay
 	w.asked.Add(1)
 	w.mu.Unlock()
 	if p == nil || p.ctx.Err() != nil {
-		return leasehold.Leadership{}, errSilence
+		return peer.Leadership{}, errSilence
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(p.ctx, stop)() //nolint:contextcheck // its end is that of the place
 	w.open.Add(1)
-	said, err := p.election.Attend(ctx, q)
+	said, err := peer.Attend(ctx, p.election, q)
 	w.open.Add(-1)
 	if delay > 0 {
 		select {
@@ -67,7 +68,7 @@ func (w *town) Ask(ctx context.Context, address string, q leasehold.Question) (l
 	}
 	switch {
 	case p.ctx.Err() != nil:
-		return leasehold.Leadership{}, errSilence
+		return peer.Leadership{}, errSilence
 	case bend != nil:
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -283,7 +284,7 @@ func TestPeersLeaderIsCutOff(t *testing.T) {
 			var successor *campaigner
 			for successor == nil {
 				time.Sleep(10 * time.Millisecond)
-				said, err := leader.Attend(t.Context(), leasehold.Question{Lock: "leaders/scheduler"})
+				said, err := peer.Attend(t.Context(), leader.Election, peer.Question{Lock: "leaders/scheduler"})
 				if err != nil || said.Leading && !leader.IsLeader() || said.Remaining > protocol.Validity(ttl) || said.Remaining < 0 {
 					t.Fatalf("round %d: it says %+v: %v", round, said, err)
 				}
@@ -344,7 +345,7 @@ func TestPeersLie(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		random, lies := rand.New(rand.NewPCG(3, 0)), rand.New(rand.NewPCG(4, 0))
 		w := newTown()
-		w.bend = func(l leasehold.Leadership) leasehold.Leadership {
+		w.bend = func(l peer.Leadership) peer.Leadership {
 			switch lies.IntN(8) {
 			case 0:
 				l.Leading, l.Free = false, true
@@ -353,7 +354,7 @@ func TestPeersLie(t *testing.T) {
 			case 2:
 				l.Version, l.Remaining = fmt.Sprint(lies.Int()), -l.Remaining
 			case 3:
-				l.Token += leasehold.Token(lies.IntN(3) - 1)
+				l.Token += lies.Int64N(3) - 1
 			case 4:
 				l.Incarnation, l.Holder = "", ""
 			}
@@ -388,10 +389,10 @@ func TestPeersLie(t *testing.T) {
 // A parrot is a network in which a candidate that has died goes on giving its last honest answer.
 type parrot struct {
 	*town
-	last map[string]leasehold.Leadership // by address; of those who have died
+	last map[string]peer.Leadership // by address; of those who have died
 }
 
-func (p *parrot) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (p *parrot) Ask(ctx context.Context, address string, q peer.Question) (peer.Leadership, error) {
 	p.mu.Lock()
 	said, died := p.last[address]
 	p.mu.Unlock()
@@ -407,7 +408,7 @@ func TestPeersLieForLong(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		const ttl = 3 * time.Second
-		p := &parrot{newTown(), map[string]leasehold.Leadership{}}
+		p := &parrot{newTown(), map[string]peer.Leadership{}}
 		st := memstore.New()
 		var all []*campaigner
 		for _, name := range []string{"a", "b"} {
@@ -464,7 +465,7 @@ func TestAttend(t *testing.T) {
 		if said := attend(t, e, ""); said.Leading || said.Token != 0 || said.Holder != "" || said.Version == "" {
 			t.Errorf("a candidate that never led says %+v", said)
 		}
-		if _, err := e.Attend(t.Context(), leasehold.Question{Lock: "another"}); err == nil {
+		if _, err := peer.Attend(t.Context(), e, peer.Question{Lock: "another"}); err == nil {
 			t.Error("it answered for another lock")
 		}
 
@@ -520,17 +521,22 @@ func TestAttend(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		said := attend(t, c.Election, "")
-		if _, err := c.Attend(ctx, leasehold.Question{Lock: "leaders/scheduler", Known: said.Version, Wait: time.Hour}); !errors.Is(err, context.Canceled) {
+		if _, err := peer.Attend(ctx, c.Election, peer.Question{Lock: "leaders/scheduler", Known: said.Version, Wait: time.Hour}); !errors.Is(err, context.Canceled) {
 			t.Errorf("the end of its context gives %v", err)
 		}
 		c.quit(t)
 	})
 }
 
+// attends returns a function that answers for the candidate.
+func attends(e *leasehold.Election) func(context.Context, peer.Question) (peer.Leadership, error) {
+	return func(ctx context.Context, q peer.Question) (peer.Leadership, error) { return peer.Attend(ctx, e, q) }
+}
+
 // attend asks, and waits for a minute for something else than what is known.
-func attend(t *testing.T, e *leasehold.Election, known string) leasehold.Leadership {
+func attend(t *testing.T, e *leasehold.Election, known string) peer.Leadership {
 	t.Helper()
-	said, err := e.Attend(t.Context(), leasehold.Question{Lock: "leaders/scheduler", Known: known, Wait: time.Minute})
+	said, err := peer.Attend(t.Context(), e, peer.Question{Lock: "leaders/scheduler", Known: known, Wait: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -551,7 +557,7 @@ func TestReleaseNamesWhoWaits(t *testing.T) {
 		known := attend(t, e, "").Version
 		wait := func(ctx context.Context, holder string, waited time.Duration) {
 			go func() {
-				_, _ = e.Attend(ctx, leasehold.Question{
+				_, _ = peer.Attend(ctx, e, peer.Question{
 					Lock: "leaders/scheduler", Holder: holder, Waited: waited, Known: known, Wait: time.Hour,
 				})
 			}()
@@ -592,7 +598,7 @@ func TestSuccessorHearsFirst(t *testing.T) {
 				after := make(chan time.Duration, 1)
 				told[holder] = after
 				go func() {
-					said, err := e.Attend(ctx, leasehold.Question{Lock: "leaders/scheduler", Holder: holder, Known: known, Wait: wait})
+					said, err := peer.Attend(ctx, e, peer.Question{Lock: "leaders/scheduler", Holder: holder, Known: known, Wait: wait})
 					if err != nil || !said.Free || said.Successor != successor {
 						t.Errorf("%s is told %+v, %v", holder, said, err)
 					}
@@ -682,7 +688,7 @@ func TestPeersForgeAProof(t *testing.T) {
 			t.Fatal(err)
 		}
 		var forging atomic.Bool
-		w.bend = func(l leasehold.Leadership) leasehold.Leadership {
+		w.bend = func(l peer.Leadership) peer.Leadership {
 			if !forging.Load() {
 				return l
 			}
@@ -726,12 +732,12 @@ func TestPeersForgeAProof(t *testing.T) {
 // asker is peers that note what they are asked, and answer as a function says.
 type asker struct {
 	mu     sync.Mutex
-	asked  []leasehold.Question
+	asked  []peer.Question
 	of     []string
-	answer func(context.Context, leasehold.Question) (leasehold.Leadership, error)
+	answer func(context.Context, peer.Question) (peer.Leadership, error)
 }
 
-func (a *asker) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (a *asker) Ask(ctx context.Context, address string, q peer.Question) (peer.Leadership, error) {
 	a.mu.Lock()
 	a.asked, a.of = append(a.asked, q), append(a.of, address)
 	a.mu.Unlock()
@@ -748,7 +754,7 @@ func TestQuestions(t *testing.T) {
 			if _, err := leader.Campaign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			peers := &asker{answer: leader.Attend}
+			peers := &asker{answer: attends(leader)}
 			var log leasetest.Log
 			follower := newElection(t, st, leasehold.ElectionOptions{
 				LockOptions: leasehold.LockOptions{Holder: "me", Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil))},
@@ -795,13 +801,13 @@ func TestQuestions(t *testing.T) {
 // of one that answers.
 func TestComplaints(t *testing.T) {
 	for name, c := range map[string]struct {
-		bend func(*leasehold.Leadership) error
+		bend func(*peer.Leadership) error
 		says string
 	}{
-		"well":         {func(*leasehold.Leadership) error { return nil }, ""},
-		"silence":      {func(*leasehold.Leadership) error { return errSilence }, errSilence.Error()},
-		"another lock": {func(l *leasehold.Leadership) error { l.Lock = "other"; return nil }, `it answers for the lock \"other\"`},
-		"another one":  {func(l *leasehold.Leadership) error { l.Incarnation = "other"; return nil }, "answers there, with token"},
+		"well":         {func(*peer.Leadership) error { return nil }, ""},
+		"silence":      {func(*peer.Leadership) error { return errSilence }, errSilence.Error()},
+		"another lock": {func(l *peer.Leadership) error { l.Lock = "other"; return nil }, `it answers for the lock \"other\"`},
+		"another one":  {func(l *peer.Leadership) error { l.Incarnation = "other"; return nil }, "answers there, with token"},
 	} {
 		bubble(t, func(t *testing.T) {
 			st := memstore.New()
@@ -822,12 +828,12 @@ func TestComplaints(t *testing.T) {
 			for n := 1; n <= 2; n++ {
 				leader := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: fmt.Sprint("leader ", n), Address: fmt.Sprint("a:", n), Layout: leasehold.LayoutObject}})
 				peers.mu.Lock()
-				peers.answer = func(context.Context, leasehold.Question) (leasehold.Leadership, error) {
-					return leasehold.Leadership{}, c.bend(&leasehold.Leadership{})
+				peers.answer = func(context.Context, peer.Question) (peer.Leadership, error) {
+					return peer.Leadership{}, c.bend(&peer.Leadership{})
 				}
-				if c.bend(&leasehold.Leadership{}) == nil {
-					peers.answer = func(ctx context.Context, q leasehold.Question) (leasehold.Leadership, error) {
-						said, err := leader.Attend(ctx, q)
+				if c.bend(&peer.Leadership{}) == nil {
+					peers.answer = func(ctx context.Context, q peer.Question) (peer.Leadership, error) {
+						said, err := peer.Attend(ctx, leader, q)
 						_ = c.bend(&said)
 						return said, err
 					}
@@ -885,19 +891,19 @@ func TestWordOfALeader(t *testing.T) {
 		if _, err := e.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		leads, err := e.Attend(t.Context(), leasehold.Question{Lock: "leaders/scheduler"})
+		leads, err := peer.Attend(t.Context(), e, peer.Question{Lock: "leaders/scheduler"})
 		if err != nil || !leads.Leading || len(leads.Record) > 0 || leads.Object != "" {
 			t.Errorf("%s: it leads: %+v, %v", l, leads, err)
 		}
 		for _, wait := range []time.Duration{0, -1} { // which waits for nothing
-			if again, failed := e.Attend(t.Context(), leasehold.Question{Lock: "leaders/scheduler", Known: leads.Version, Wait: wait}); failed != nil || again.Version != leads.Version {
+			if again, failed := peer.Attend(t.Context(), e, peer.Question{Lock: "leaders/scheduler", Known: leads.Version, Wait: wait}); failed != nil || again.Version != leads.Version {
 				t.Errorf("%s: at once: %+v, %v", l, again, failed)
 			}
 		}
 		if err = e.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		said, err := e.Attend(t.Context(), leasehold.Question{Lock: "leaders/scheduler"})
+		said, err := peer.Attend(t.Context(), e, peer.Question{Lock: "leaders/scheduler"})
 		if err != nil || !said.Free || (l == leasehold.LayoutObject) != (len(said.Record) > 0) || (len(said.Record) > 0) != (said.Object != "") {
 			t.Errorf("%s: it has resigned: %+v, %v", l, said, err)
 		}
@@ -948,7 +954,7 @@ func TestProofSparesALook(t *testing.T) {
 		st := newStoreOver(files)
 		follower := newElection(t, st, leasehold.ElectionOptions{
 			LockOptions: leasehold.LockOptions{Holder: "b", Layout: leasehold.LayoutObject},
-			Peers:       &asker{answer: leader.Attend},
+			Peers:       &asker{answer: attends(leader)},
 		})
 		done := make(chan error)
 		go func() {
@@ -987,17 +993,17 @@ func TestSilenceIsForgiven(t *testing.T) {
 		follower := newElection(t, st, leasehold.ElectionOptions{
 			LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject},
 			Peers: &asker{
-				answer: func(ctx context.Context, q leasehold.Question) (leasehold.Leadership, error) {
+				answer: func(ctx context.Context, q peer.Question) (peer.Leadership, error) {
 					if questions++; questions > 10 && silent < 2 {
 						if silent++; silent == 1 {
 							before = since(st, faultstore.Counts{})
 						}
-						return leasehold.Leadership{}, errSilence
+						return peer.Leadership{}, errSilence
 					}
 					if silent == 2 && after == (requests{}) {
 						after = since(st, faultstore.Counts{})
 					}
-					return leader.Attend(ctx, q)
+					return peer.Attend(ctx, leader, q)
 				},
 			},
 		})
@@ -1025,7 +1031,7 @@ func TestOthersLetTheSuccessorGoFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			st := newStoreOver(inner)
-			follower := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me", Layout: leasehold.LayoutObject}, Peers: &asker{answer: leader.Attend}})
+			follower := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me", Layout: leasehold.LayoutObject}, Peers: &asker{answer: attends(leader)}})
 			done := make(chan error)
 			go func() {
 				_, err := follower.Campaign(t.Context())

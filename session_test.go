@@ -23,6 +23,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -1729,14 +1730,14 @@ func TestLeaderUnderASession(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour) // long after a lease of its own would have had to be renewed
-		said, err := e.Attend(t.Context(), leasehold.Question{Lock: "l"})
+		said, err := peer.Attend(t.Context(), e, peer.Question{Lock: "l"})
 		if err != nil || !said.Leading || said.Remaining <= 0 || said.Remaining > leasehold.DefaultTTL {
 			t.Errorf("while its session goes on: %+v, %v", said, err)
 		}
 		closed := make(chan error)
 		go func() { closed <- p.session.Close(context.Background()) }()
 		synctest.Wait()
-		if said, err = e.Attend(t.Context(), leasehold.Question{Lock: "l"}); err != nil || said.Leading || said.Free {
+		if said, err = peer.Attend(t.Context(), e, peer.Question{Lock: "l"}); err != nil || said.Leading || said.Free {
 			t.Errorf("when its session is over: %+v, %v", said, err)
 		}
 		if err = e.Resign(t.Context()); !errors.Is(err, leasehold.ErrLost) {

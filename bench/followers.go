@@ -149,7 +149,7 @@ func (b *bench) serve(ctx context.Context, name string, n, round int, begin, len
 // follow asks the leader as a candidate does, until it has resigned. It calls ready when it
 // knows the leader. A candidate that gets no answer three times in a row asks the store.
 func follow(ctx context.Context, client *peer.Client, address string, i int, ready func()) error {
-	q := leasehold.Question{Lock: "leader", Holder: fmt.Sprint("follower ", i), Waited: time.Second}
+	q := peer.Question{Lock: "leader", Holder: fmt.Sprint("follower ", i), Waited: time.Second}
 	first := sync.OnceFunc(ready)
 	defer first()
 	for silent := 0; ; {

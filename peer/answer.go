@@ -48,9 +48,9 @@ type Answer struct {
 
 // AnswerOf returns the Answer for said. A lease with less than a millisecond left does not
 // count as held.
-func AnswerOf(said leasehold.Leadership) Answer {
+func AnswerOf(said Leadership) Answer {
 	a := Answer{
-		Lock: said.Lock, Token: said.Token, State: StateUnsure, Holder: said.Holder, Address: said.Address,
+		Lock: said.Lock, Token: leasehold.Token(said.Token), State: StateUnsure, Holder: said.Holder, Address: said.Address,
 		TTL: said.TTL.Milliseconds(), Incarnation: said.Incarnation, Version: said.Version,
 		Meta: said.Meta, Successor: said.Successor,
 		AcquiredAt: formatTime(said.AcquiredAt), RenewedAt: formatTime(said.RenewedAt),
@@ -70,20 +70,20 @@ func AnswerOf(said leasehold.Leadership) Answer {
 }
 
 // decode parses an answer. It accepts unknown fields.
-func decode(body []byte) (leasehold.Leadership, error) {
+func decode(body []byte) (Leadership, error) {
 	if !utf8.Valid(body) {
-		return leasehold.Leadership{}, errors.New("it is not UTF-8 text")
+		return Leadership{}, errors.New("it is not UTF-8 text")
 	}
 	var a Answer
 	if err := json.Unmarshal(body, &a); err != nil {
-		return leasehold.Leadership{}, fmt.Errorf("it is not the JSON of an answer: %w", err)
+		return Leadership{}, fmt.Errorf("it is not the JSON of an answer: %w", err)
 	}
 	if err := a.check(); err != nil {
-		return leasehold.Leadership{}, err
+		return Leadership{}, err
 	}
-	said := leasehold.Leadership{
+	said := Leadership{
 		Lock: a.Lock, Version: a.Version, Leading: a.State == StateHeld, Free: a.State == StateFree,
-		Token: a.Token, Holder: a.Holder, Address: a.Address, Meta: a.Meta, Incarnation: a.Incarnation,
+		Token: int64(a.Token), Holder: a.Holder, Address: a.Address, Meta: a.Meta, Incarnation: a.Incarnation,
 		TTL: time.Duration(a.TTL) * time.Millisecond, Successor: a.Successor,
 		Remaining: time.Duration(a.Valid) * time.Millisecond,
 		Object:    a.Object,
@@ -93,10 +93,10 @@ func decode(body []byte) (leasehold.Leadership, error) {
 	}
 	var err error
 	if said.AcquiredAt, err = parseTime("acquired_at", a.AcquiredAt); err != nil {
-		return leasehold.Leadership{}, err
+		return Leadership{}, err
 	}
 	if said.RenewedAt, err = parseTime("renewed_at", a.RenewedAt); err != nil {
-		return leasehold.Leadership{}, err
+		return Leadership{}, err
 	}
 	return said, nil
 }

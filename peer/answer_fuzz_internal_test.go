@@ -41,7 +41,7 @@ func FuzzAnswer(f *testing.F) {
 
 // plain is what is left when all that has two forms has one: times are told in
 // milliseconds, and no meta data is as good as empty ones.
-func plain(said leasehold.Leadership) leasehold.Leadership {
+func plain(said Leadership) Leadership {
 	for _, at := range []*time.Time{&said.AcquiredAt, &said.RenewedAt} {
 		*at = at.UTC().Truncate(time.Millisecond)
 	}
@@ -52,7 +52,7 @@ func plain(said leasehold.Leadership) leasehold.Leadership {
 }
 
 // outOfRange says what of an accepted answer must not have been.
-func outOfRange(said leasehold.Leadership) error {
+func outOfRange(said Leadership) error {
 	switch lease := said.Incarnation != ""; {
 	case said.Lock == "" || said.Version == "" || len(said.Version) > 256:
 		return errors.New("no lock or version")

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/leasehold/leasehold"
 )
 
 const held = `{"lock":"leaders/x","token":42,"state":"held","holder":"web-1","address":"10.0.1.42:8443","ttl_ms":15000,` +
@@ -86,7 +84,7 @@ func TestDecode(t *testing.T) {
 // What AnswerOf writes, decode reads back.
 func TestAnswersComeBack(t *testing.T) {
 	t.Parallel()
-	lease := leasehold.Leadership{
+	lease := Leadership{
 		Lock: "leaders/x", Token: 42, Holder: "web-1", Address: "[::1]:8443", Meta: map[string]string{"k": "<v>"},
 		Incarnation: "0f9c", TTL: 15 * time.Second, Version: "42 leading",
 		AcquiredAt: time.UnixMilli(1763634660123).UTC(), RenewedAt: time.UnixMilli(1763634665456).UTC(),
@@ -95,7 +93,7 @@ func TestAnswersComeBack(t *testing.T) {
 	leading.Leading, leading.Remaining = true, 13*time.Second
 	free.Free, free.Successor = true, "web-2"
 	free.Record, free.Object = []byte("{}"), "v7"
-	for _, said := range []leasehold.Leadership{lease, leading, free, {Lock: "leaders/x", Version: "none"}} {
+	for _, said := range []Leadership{lease, leading, free, {Lock: "leaders/x", Version: "none"}} {
 		body, err := json.Marshal(AnswerOf(said))
 		if err != nil {
 			t.Fatal(err)

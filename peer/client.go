@@ -218,21 +218,21 @@ const shortest = time.Second
 // a path gets [ClientOptions.Path]. Ask takes at most q.Wait plus [ClientOptions.Timeout], and
 // returns when ctx ends. If the leader answers sooner than after q.Wait, Ask asks again until
 // q.Wait is over, at most once a second. Errors name the address and the problem.
-func (c *Client) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (c *Client) Ask(ctx context.Context, address string, q Question) (Leadership, error) {
 	said, err := c.ask(ctx, address, q)
 	if err != nil {
-		return leasehold.Leadership{}, fmt.Errorf("asking %s: %w", address, err)
+		return Leadership{}, fmt.Errorf("asking %s: %w", address, err)
 	}
 	return said, nil
 }
 
-func (c *Client) ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (c *Client) ask(ctx context.Context, address string, q Question) (Leadership, error) {
 	place, err := c.place(address)
 	if err != nil {
-		return leasehold.Leadership{}, err
+		return Leadership{}, err
 	}
 	if err := c.enter(q.Lock, address); err != nil {
-		return leasehold.Leadership{}, err
+		return Leadership{}, err
 	}
 	defer c.asking.Done()
 	ctx, end := c.open(ctx)
@@ -268,7 +268,7 @@ func (c *Client) place(address string) (*url.URL, error) {
 	return u, nil
 }
 
-func query(q leasehold.Question) string {
+func query(q Question) string {
 	values := url.Values{"lock": {q.Lock}, "holder": {q.Holder}}
 	if q.Waited > 0 {
 		values.Set("waited", q.Waited.String())
@@ -282,7 +282,7 @@ func query(q leasehold.Question) string {
 
 // once sends one request and reads its answer. It reports whether the leader closes the
 // connection afterwards, as a server does when it stops.
-func (c *Client) once(ctx context.Context, place *url.URL, q leasehold.Question) (said leasehold.Leadership, closes bool, err error) {
+func (c *Client) once(ctx context.Context, place *url.URL, q Question) (said Leadership, closes bool, err error) {
 	u := *place
 	u.RawQuery = query(q)
 	a, err := c.send(ctx, http.MethodGet, &u, q.Wait+c.opts.Timeout)
@@ -330,27 +330,27 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, limit tim
 }
 
 // read returns the leadership in an answer, or an error for a response of another service.
-func read(answer answered) (leasehold.Leadership, error) {
+func read(answer answered) (Leadership, error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	isJSON := kind == "application/json"
 	switch status := answer.StatusCode; {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return leasehold.Leadership{}, errToken(answer)
+		return Leadership{}, errToken(answer)
 	case status >= 300 && status < 400:
-		return leasehold.Leadership{}, fmt.Errorf("it redirects (%s), which is not followed: is another service there?", answer.Status)
+		return Leadership{}, fmt.Errorf("it redirects (%s), which is not followed: is another service there?", answer.Status)
 	case status == http.StatusNotFound && !isJSON:
-		return leasehold.Leadership{}, fmt.Errorf("it knows nothing of the lock, or of the path %s (%s)", answer.Request.URL.Path, answer.Status)
+		return Leadership{}, fmt.Errorf("it knows nothing of the lock, or of the path %s (%s)", answer.Request.URL.Path, answer.Status)
 	case status != http.StatusOK && status != http.StatusNotFound:
-		return leasehold.Leadership{}, fmt.Errorf("it answers %s: %.200q", answer.Status, answer.body)
+		return Leadership{}, fmt.Errorf("it answers %s: %.200q", answer.Status, answer.body)
 	case !isJSON:
-		return leasehold.Leadership{}, fmt.Errorf("the answer is %q and not JSON: is another service there?", kind)
+		return Leadership{}, fmt.Errorf("the answer is %q and not JSON: is another service there?", kind)
 	}
 	said, err := decode(answer.body)
 	if err != nil {
-		return leasehold.Leadership{}, fmt.Errorf("the answer is not a leader's: %w: is another service there?", err)
+		return Leadership{}, fmt.Errorf("the answer is not a leader's: %w: is another service there?", err)
 	}
 	if said.Leading != (answer.StatusCode == http.StatusOK) {
-		return leasehold.Leadership{}, fmt.Errorf("the answer contradicts its status %s: is a proxy in between?", answer.Status)
+		return Leadership{}, fmt.Errorf("the answer contradicts its status %s: is a proxy in between?", answer.Status)
 	}
 	return said, nil
 }

@@ -111,7 +111,7 @@ func TestRequest(t *testing.T) {
 			return say("204 No Content\r\nSet-Cookie: a=b", "")(c, r)
 		})
 		c := newClient(t, &w.client)
-		q := leasehold.Question{Lock: "leaders/a&b", Holder: "web 2/é", Waited: 90 * time.Second, Known: "7 leading", Wait: 7500 * time.Millisecond}
+		q := peer.Question{Lock: "leaders/a&b", Holder: "web 2/é", Waited: 90 * time.Second, Known: "7 leading", Wait: 7500 * time.Millisecond}
 		for _, want := range []url.Values{
 			{"lock": {"leaders/a&b"}, "holder": {"web 2/é"}, "waited": {"1m30s"}, "wait": {"7.5s"}, "version": {"7 leading"}},
 			{"lock": {"leaders/a&b"}, "holder": {"web 2/é"}, "waited": {"1m30s"}},
@@ -199,7 +199,7 @@ func TestIdleConnections(t *testing.T) {
 		c := newClient(t, &w.client)
 		var known [many]string
 		for i := range many {
-			known[i] = must(c.Ask(t.Context(), "leader.test:1", leasehold.Question{Lock: fmt.Sprint("leaders/", i)})).Version
+			known[i] = must(c.Ask(t.Context(), "leader.test:1", peer.Question{Lock: fmt.Sprint("leaders/", i)})).Version
 		}
 		if made := w.made("leader.test:1"); made != 1 {
 			t.Errorf("one question after the other took %d connections", made)
@@ -208,7 +208,7 @@ func TestIdleConnections(t *testing.T) {
 			var asking sync.WaitGroup
 			for i := range many {
 				asking.Go(func() {
-					if said, err := c.Ask(t.Context(), "leader.test:1", leasehold.Question{Lock: fmt.Sprint("leaders/", i), Known: known[i], Wait: 3 * time.Second}); err != nil || !said.Leading {
+					if said, err := c.Ask(t.Context(), "leader.test:1", peer.Question{Lock: fmt.Sprint("leaders/", i), Known: known[i], Wait: 3 * time.Second}); err != nil || !said.Leading {
 						t.Errorf("%+v, %v", said, err)
 					}
 				})
@@ -402,13 +402,13 @@ func TestFormerLeader(t *testing.T) {
 			defer w.open(t, name+":1", s)()
 		}
 		c := newClient(t, &w.client)
-		said, err := c.Ask(t.Context(), "leader0.test:1", leasehold.Question{Lock: "leaders/other"})
+		said, err := c.Ask(t.Context(), "leader0.test:1", peer.Question{Lock: "leaders/other"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		waited := make(chan error)
 		go func() {
-			_, err := c.Ask(t.Context(), "leader0.test:1", leasehold.Question{Lock: "leaders/other", Known: said.Version, Wait: 20 * time.Second})
+			_, err := c.Ask(t.Context(), "leader0.test:1", peer.Question{Lock: "leaders/other", Known: said.Version, Wait: 20 * time.Second})
 			waited <- err
 		}()
 		synctest.Wait()
@@ -658,7 +658,7 @@ func fallsBack(t *testing.T, w *world, leader *candidate, want string) {
 		t.Errorf("it logged %q, not once %q", lines, want)
 	}
 	leader.net.Partition(true)
-	info := must(leader.Attend(t.Context(), leasehold.Question{Lock: key}))
+	info := must(peer.Attend(t.Context(), leader.Election, peer.Question{Lock: key}))
 	for !follower.IsLeader() {
 		if time.Since(info.RenewedAt) > time.Minute {
 			t.Fatalf("it does not lead: %+v", follower.Status())

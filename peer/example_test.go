@@ -33,7 +33,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	q := leasehold.Question{Lock: "leaders/scheduler"}
+	q := peer.Question{Lock: "leaders/scheduler"}
 	said, err := client.Ask(ctx, server.Listener.Addr().String(), q)
 	fmt.Println(said.Leading, said.Holder, err)
 

@@ -45,7 +45,7 @@ type HandlerOptions struct {
 
 	// Render returns what is sent as JSON, instead of [AnswerOf]. It must not block. A [Client]
 	// understands it if it has at least the fields of [Answer].
-	Render func(leasehold.Leadership) any
+	Render func(Leadership) any
 
 	// Logger gets an error when an answer cannot be encoded, and a debug line for each rejected
 	// question. Default: slog.Default().
@@ -189,15 +189,15 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 }
 
 // admit parses and authorizes a question.
-func (h *Handler) admit(r *http.Request) (leasehold.Question, *refusal) {
+func (h *Handler) admit(r *http.Request) (Question, *refusal) {
 	if no := h.authorize(r); no != nil {
-		return leasehold.Question{}, no
+		return Question{}, no
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return leasehold.Question{}, &refusal{http.StatusMethodNotAllowed, "use GET or HEAD", [2]string{"Allow", "GET, HEAD"}}
+		return Question{}, &refusal{http.StatusMethodNotAllowed, "use GET or HEAD", [2]string{"Allow", "GET, HEAD"}}
 	}
 	if r.ContentLength != 0 {
-		return leasehold.Question{}, &refusal{http.StatusBadRequest, "a question has no body", [2]string{"Connection", "close"}}
+		return Question{}, &refusal{http.StatusBadRequest, "a question has no body", [2]string{"Connection", "close"}}
 	}
 	q, err := question(r.URL.RawQuery)
 	if err != nil {
@@ -238,8 +238,8 @@ const (
 )
 
 // question parses a query. It ignores unknown parameters.
-func question(query string) (leasehold.Question, error) {
-	var q leasehold.Question
+func question(query string) (Question, error) {
+	var q Question
 	if len(query) > maxQuery {
 		return q, fmt.Errorf("the query has %d bytes, more than %d", len(query), maxQuery)
 	}
@@ -299,7 +299,7 @@ func duration(name, text string) (time.Duration, error) {
 const patience = 5 * time.Second
 
 // wait returns when it is time to answer.
-func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q leasehold.Question) *refusal {
+func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q Question) *refusal {
 	if q.Wait <= 0 || q.Known == "" {
 		return nil
 	}
@@ -312,7 +312,7 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q leasehold.Quest
 	defer cancel()
 	defer context.AfterFunc(h.stopped, cancel)() //nolint:contextcheck // two contexts may end it
 	// The result may be outdated when ctx has ended, so answer gets a new one.
-	_, _ = h.elections[q.Lock].Attend(ctx, q)
+	_, _ = Attend(ctx, h.elections[q.Lock], q)
 	return nil
 }
 
@@ -324,7 +324,7 @@ func extend(w http.ResponseWriter, d time.Duration) {
 
 // answer writes the present state.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, lock string) *refusal {
-	said, err := h.elections[lock].Attend(r.Context(), leasehold.Question{Lock: lock})
+	said, err := Attend(r.Context(), h.elections[lock], Question{Lock: lock})
 	a := AnswerOf(said)
 	var shown any = a
 	if h.opts.Render != nil {

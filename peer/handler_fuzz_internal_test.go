@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -23,7 +22,7 @@ func FuzzQuestion(f *testing.F) {
 		if q, err := question(text); err == nil {
 			checkQuestion(t, text, q)
 		}
-		q := leasehold.Question{Lock: lock, Holder: holder, Waited: time.Duration(waited), Known: known, Wait: time.Duration(wait)}
+		q := Question{Lock: lock, Holder: holder, Waited: time.Duration(waited), Known: known, Wait: time.Duration(wait)}
 		if q.Wait <= 0 {
 			q.Wait, q.Known = 0, "" // is answered at once, whatever is known
 		}
@@ -37,7 +36,7 @@ func FuzzQuestion(f *testing.F) {
 }
 
 // bounded reports that a question is one that a handler must understand.
-func bounded(q leasehold.Question) bool {
+func bounded(q Question) bool {
 	for _, text := range []string{q.Lock, q.Holder, q.Known} {
 		for _, r := range text {
 			if r < ' ' || r > '~' {
@@ -48,7 +47,7 @@ func bounded(q leasehold.Question) bool {
 	return len(q.Lock) <= store.MaxKey && len(q.Holder) <= 1<<10 && len(q.Known) <= 256 && (q.Waited == 0 || q.Holder != "")
 }
 
-func checkQuestion(t *testing.T, text string, q leasehold.Question) {
+func checkQuestion(t *testing.T, text string, q Question) {
 	t.Helper()
 	if len(q.Lock) > store.MaxKey || len(q.Holder) > 1<<10 || len(q.Known) > 256 || q.Wait < 0 || q.Waited < 0 || q.Waited > 0 && q.Holder == "" {
 		t.Errorf("%q is accepted: %+v", text, q)

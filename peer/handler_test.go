@@ -348,7 +348,7 @@ func TestAnswerIsTrueWhenWritten(t *testing.T) {
 func TestRender(t *testing.T) {
 	t.Parallel()
 	e, _, _ := lead(t, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "web-1"}})
-	h := peer.NewHandler(&peer.HandlerOptions{Render: func(said leasehold.Leadership) any {
+	h := peer.NewHandler(&peer.HandlerOptions{Render: func(said peer.Leadership) any {
 		return struct {
 			peer.Answer
 			LeaderID string `json:"leaderID"`
@@ -359,7 +359,7 @@ func TestRender(t *testing.T) {
 		t.Errorf("got %v", fields)
 	}
 	l := newLogs()
-	broken := peer.NewHandler(&peer.HandlerOptions{Render: func(leasehold.Leadership) any { return make(chan int) }, Logger: slog.New(l)}, e)
+	broken := peer.NewHandler(&peer.HandlerOptions{Render: func(peer.Leadership) any { return make(chan int) }, Logger: slog.New(l)}, e)
 	if r := put(t, broken, "GET", ""); r.status != 500 || !strings.Contains(r.body, "cannot be made") {
 		t.Errorf("got %+v", r)
 	}

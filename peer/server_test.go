@@ -41,7 +41,7 @@ func TestServerOptions(t *testing.T) {
 		"ClientCAs and TLS, or Plain":               {TLS: &tls.Config{}, Plain: true},
 		"a Handler: give them to the Handler":       {Certificate: cert, Handler: handler, HandlerOptions: peer.HandlerOptions{MaxWait: 1}},
 		"HandlerOptions and a Handler":              {Certificate: cert, Handler: handler, HandlerOptions: peer.HandlerOptions{MaxWaiting: 1}},
-		"there are HandlerOptions":                  {Certificate: cert, Handler: handler, HandlerOptions: peer.HandlerOptions{Render: func(leasehold.Leadership) any { return 1 }}},
+		"there are HandlerOptions":                  {Certificate: cert, Handler: handler, HandlerOptions: peer.HandlerOptions{Render: func(peer.Leadership) any { return 1 }}},
 		"leave out Certificate, ClientCAs and TLS":  {ClientCAs: x509.NewCertPool(), Plain: true},
 		"would not ask for a certificate":           {Certificate: cert, ClientCAs: x509.NewCertPool(), TLS: &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, nil }}}, //nolint:nilnil // as its documentation says
 		"give them to the Handler":                  {Certificate: cert, Handler: handler, HandlerOptions: peer.HandlerOptions{Token: "x"}},
@@ -100,7 +100,7 @@ func newClient(t testing.TB, opts *peer.ClientOptions) *peer.Client {
 	return c
 }
 
-var now = leasehold.Question{Lock: key, Holder: "web-2"}
+var now = peer.Question{Lock: key, Holder: "web-2"}
 
 // TestAccess: over TCP, a client with the right certificate and token gets an answer,
 // and another is told what is wrong on its side.
@@ -163,7 +163,7 @@ func TestAccess(t *testing.T) {
 				said, err = newClient(t, &tc.client).Ask(t.Context(), address, now)
 			}
 			switch {
-			case tc.want == nil && (err != nil || !said.Leading || said.Token != lease.Token() || said.Holder != "web-1" || said.Lock != key):
+			case tc.want == nil && (err != nil || !said.Leading || said.Token != int64(lease.Token()) || said.Holder != "web-1" || said.Lock != key):
 				t.Errorf("got %+v: %v", said, err)
 			case tc.want != nil && err == nil:
 				t.Errorf("got an answer: %+v", said)
@@ -256,7 +256,7 @@ func TestStop(t *testing.T) {
 		closed := w.open(t, "leader.test:1", s)
 		q := now
 		q.Known, q.Wait = version(t, h), 20*time.Second
-		answers := make(chan leasehold.Leadership, size)
+		answers := make(chan peer.Leadership, size)
 		for range size {
 			c := newClient(t, &w.client)
 			go func() {
@@ -288,7 +288,7 @@ func TestStop(t *testing.T) {
 			})
 		}
 		for range size {
-			if said := <-answers; !said.Leading || said.Token != lease.Token() {
+			if said := <-answers; !said.Leading || said.Token != int64(lease.Token()) {
 				t.Errorf("it was told %+v", said)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/peer"
 )
 
@@ -108,12 +109,12 @@ func (c ElectorConfig) ttl() time.Duration { return max(c.LeaderTimeout, leaseho
 // pace is what of the configuration an election can change while it runs. In peer mode
 // it looks at the storage only when the leader does not answer, and that is no steady
 // leader.
-func (c ElectorConfig) pace() leasehold.ElectionConfig {
+func (c ElectorConfig) pace() candidate.Retune {
 	infrequent := max(c.FrequentInterval, c.InfrequentInterval)
 	if c.PeerMode {
 		infrequent = c.FrequentInterval
 	}
-	return leasehold.ElectionConfig{TTL: c.ttl(), Frequent: c.FrequentInterval, Infrequent: infrequent}
+	return candidate.Retune{TTL: c.ttl(), Frequent: c.FrequentInterval, Infrequent: infrequent}
 }
 
 // client makes the client of peer mode; nil without.

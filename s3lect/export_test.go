@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/peer"
 )
 
 // AskThrough makes peer mode ask through a client of the test's own.
@@ -22,8 +23,8 @@ func (e *S3Elector) AskThrough(c interface {
 }
 
 // Attend is what the health endpoint of the elector knows.
-func (e *S3Elector) Attend(ctx context.Context, q leasehold.Question) (leasehold.Leadership, error) {
-	return e.election.Attend(ctx, q)
+func (e *S3Elector) Attend(ctx context.Context, q peer.Question) (peer.Leadership, error) {
+	return peer.Attend(ctx, e.election, q)
 }
 
 // Addr is where the server listens.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/peer"
 )
 
@@ -32,7 +31,7 @@ func NewLeadershipHandler(elector Elector, logger *slog.Logger) http.HandlerFunc
 }
 
 // render makes an answer that followers of both packages understand.
-func render(said leasehold.Leadership) any {
+func render(said peer.Leadership) any {
 	both := struct {
 		peer.Answer
 		LeaderRecord

@@ -54,7 +54,7 @@ func (l *line) use(next asker) {
 
 // Ask never asks an instance of the original package: that says that it has renewed
 // just now, whether it has or not.
-func (l *line) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (l *line) Ask(ctx context.Context, address string, q peer.Question) (peer.Leadership, error) {
 	if !strings.Contains(address, "://") {
 		address = "https://" + address // without a port, too
 	}
@@ -72,7 +72,7 @@ func (l *line) Ask(ctx context.Context, address string, q leasehold.Question) (l
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return leasehold.Leadership{}, ctx.Err()
+			return peer.Leadership{}, ctx.Err()
 		}
 	}
 }

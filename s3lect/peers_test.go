@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/s3lect"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -35,13 +35,13 @@ func (w *wire) clear() {
 	clear(w.ends)
 }
 
-func (w *wire) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (w *wire) Ask(ctx context.Context, address string, q peer.Question) (peer.Leadership, error) {
 	w.mu.Lock()
 	end := w.ends[address]
 	w.asked[address]++
 	w.mu.Unlock()
 	if end == nil {
-		return leasehold.Leadership{}, errors.New("connection refused")
+		return peer.Leadership{}, errors.New("connection refused")
 	}
 	return end.Attend(ctx, q)
 }

@@ -230,7 +230,7 @@ func (e *S3Elector) accept(config ElectorConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := e.election.Update(config.pace()); err != nil {
+	if err := leasehold.Internal.Update(e.election, config.pace()); err != nil {
 		return err
 	}
 	e.lockfile.wait(config.ttl())

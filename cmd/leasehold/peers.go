@@ -117,7 +117,7 @@ func (p *peering) answer(token string) {
 }
 
 // Ask asks again if the files have changed meanwhile.
-func (p *peering) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (p *peering) Ask(ctx context.Context, address string, q peer.Question) (peer.Leadership, error) {
 	for end := time.Now().Add(q.Wait); ; q.Wait = time.Until(end) {
 		client := p.client.Load()
 		said, err := client.Ask(ctx, address, q)

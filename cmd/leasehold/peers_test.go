@@ -96,7 +96,7 @@ func (d peerFiles) shown(t *testing.T, address string) []byte {
 }
 
 // asks asks until there is an answer in time. A busy machine may take longer for one than a client waits.
-func (p *peering) asks(t *testing.T, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (p *peering) asks(t *testing.T, address string, q peer.Question) (peer.Leadership, error) {
 	t.Helper()
 	for {
 		said, err := p.Ask(t.Context(), address, q)
@@ -144,7 +144,7 @@ func TestPeersReload(t *testing.T) {
 	}
 	asks := func(what string, p *peering, fails string) {
 		t.Helper()
-		said, err := p.asks(t, address, leasehold.Question{Lock: "l", Holder: "b"})
+		said, err := p.asks(t, address, peer.Question{Lock: "l", Holder: "b"})
 		if fails == "" && (err != nil || !said.Leading) || fails != "" && (err == nil || !strings.Contains(err.Error(), fails)) {
 			t.Errorf("%s: %+v, %v; want %q", what, said, err, fails)
 		}
@@ -235,7 +235,7 @@ func TestPeersKeepWhatCanBeUsed(t *testing.T) {
 			who.write(t, c.file, before)
 		}
 		for _, p := range []*peering{leader, follower} {
-			said, err := p.asks(t, address, leasehold.Question{Lock: "l", Holder: "b"})
+			said, err := p.asks(t, address, peer.Question{Lock: "l", Holder: "b"})
 			if err != nil || !said.Leading {
 				t.Errorf("%s: %+v, %v", what, said, err)
 			}
@@ -256,7 +256,7 @@ func TestPeersReloadMeanwhile(t *testing.T) {
 	leader, follower := leaderHas.peering(t), followerHas.peering(t)
 	e := leader.leads(t)
 	address := leader.listener.Addr().String()
-	q := leasehold.Question{Lock: "l", Holder: "b"}
+	q := peer.Question{Lock: "l", Holder: "b"}
 	said, err := follower.asks(t, address, q)
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +284,7 @@ func TestPeersReloadMeanwhile(t *testing.T) {
 			t.Errorf("reloaded: %t, %v", changed, failure)
 		}
 	}
-	if _, err = former.Ask(t.Context(), address, leasehold.Question{Lock: "l"}); !errors.Is(err, peer.ErrClosed) {
+	if _, err = former.Ask(t.Context(), address, peer.Question{Lock: "l"}); !errors.Is(err, peer.ErrClosed) {
 		t.Fatalf("the client of before says %v", err)
 	}
 	waits()

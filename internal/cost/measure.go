@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/semaphore"
@@ -415,10 +416,10 @@ type friends struct {
 	elections map[string]*leasehold.Election
 }
 
-func (f *friends) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+func (f *friends) Ask(ctx context.Context, address string, q lock.Question) (lock.Leadership, error) {
 	e, ok := f.elections[address]
 	if !ok {
-		return leasehold.Leadership{}, fmt.Errorf("nobody is at %q", address)
+		return lock.Leadership{}, fmt.Errorf("nobody is at %q", address)
 	}
-	return e.Attend(ctx, q)
+	return leasehold.Internal.Attend(ctx, e, q)
 }

@@ -60,9 +60,9 @@ var rules = []rule{
 		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
-	{pkg: "internal/lock", may: []string{"std", "internal/clock", "internal/engine", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/lock", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
-	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"}},
+	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
 		// drives the candidates has no other (see the linter's rules).
@@ -156,7 +156,7 @@ var rules = []rule{
 	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"}},
 	{pkg: "metrics", may: []string{"std", ".", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "serve/terraform", may: []string{"std", ".", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
-	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/openfiles"}},
+	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/lock", "internal/openfiles"}},
 	{pkg: "shard", may: []string{"std", ".", "admin", "store", "internal/protocol"}},
 	{
 		// A handler: who may ask it is decided by internal/localhttp, in the command.
@@ -167,7 +167,7 @@ var rules = []rule{
 		},
 		not: []string{"testing/..."},
 	},
-	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/protocol"}},
+	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/protocol", "internal/protocol/candidate"}},
 
 	// Users copy the examples, so these import nothing that users cannot.
 	{pkg: "examples/...", may: []string{"std", ".", "admin", "fence/...", "peer", "s3lect", "shard", "store/..."}},

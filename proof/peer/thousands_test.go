@@ -93,7 +93,7 @@ func beFollower(opts *peer.ClientOptions, address string, i int, connect chan st
 	if err != nil {
 		return time.Time{}, err
 	}
-	q := leasehold.Question{Lock: key, Holder: fmt.Sprint("follower-", i), Waited: time.Duration(i+1) * time.Minute}
+	q := peer.Question{Lock: key, Holder: fmt.Sprint("follower-", i), Waited: time.Duration(i+1) * time.Minute}
 	connect <- struct{}{}
 	said, err := c.Ask(context.Background(), address, q)
 	<-connect
@@ -175,7 +175,7 @@ func TestThousands(t *testing.T) {
 	slices.SortFunc(heard, time.Time.Compare)
 	t.Logf("half had heard of the release %v after it, all after %v",
 		heard[number/2].Sub(freed).Round(time.Millisecond), heard[number-1].Sub(freed).Round(time.Millisecond))
-	last, err := e.Attend(t.Context(), leasehold.Question{Lock: key})
+	last, err := peer.Attend(t.Context(), e, peer.Question{Lock: key})
 	if want := fmt.Sprint("follower-", number-1); err != nil || last.Successor != want {
 		t.Errorf("the successor is %q, not %q that has waited for longest: %v", last.Successor, want, err)
 	}
