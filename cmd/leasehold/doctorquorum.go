@@ -46,8 +46,8 @@ func (d *diagnosis) diagnoseQuorum(
 		}
 		var report *probe.Report
 		report, err = d.probe(ctx, m, quorumstore.Scratch, d.again(p, m))
-		if err == nil || report != nil {
-			err = d.outcome(report, err)
+		if err == nil {
+			err = report.Proves(report.Store, d.use)
 		}
 		of := memberReport{Member: m.String(), Report: report}
 		if err != nil && ctx.Err() == nil {

@@ -206,20 +206,20 @@ func TestDoctorOfQuorumWithUnsafeMembers(t *testing.T) {
 		}
 	}
 
-	r := diagnoseMembers(t, "json", func(members []*memberStore, _ func()) { members[1].denies = true })
+	r := diagnoseMembers(t, "json", func(members []*memberStore, _ func()) { members[1].denies, members[2].careless = true, true })
 	var report quorumReport
 	if err := json.Unmarshal(r.out.Bytes(), &report); err != nil {
 		t.Fatalf("%v: %s", err, &r.out)
 	}
-	if says := "the whole is no safer than its members, and 1 of 3 are not found safe: s3://b"; r.code() != exitDenied || !strings.Contains(r.err.Error(), says) {
-		t.Errorf("it ends with %v, want %d and %q", r.err, exitDenied, says)
+	if says := "the whole is no safer than its members, and 2 of 3 are not found safe: s3://b, s3://c"; r.code() != exitUnsafe || !strings.Contains(r.err.Error(), says) {
+		t.Errorf("it ends with %v, want %d and %q", r.err, exitUnsafe, says)
 	}
 	if report.Report == nil || report.Proves("quorum:///?member=s3://a&member=s3://b&member=s3://c", "object") != nil || len(report.Members) != 3 {
 		t.Fatalf("the report is\n%s", &r.out)
 	}
-	for i, why := range []string{"", "access denied", ""} {
+	for i, why := range []string{"", "access denied", "not proven to be safe: s3://c, for object: "} {
 		m, name := report.Members[i], fmt.Sprintf("s3://%c", 'a'+i)
-		if m.Member != name || m.Error != why || (m.Report == nil) != (why != "") || m.Report != nil && m.Report.Store != name {
+		if m.Member != name || !strings.HasPrefix(m.Error, why) || (m.Error == "") != (why == "") || (m.Report == nil) != (i == 1) || m.Report != nil && m.Report.Store != name {
 			t.Errorf("of member %d it has %+v", i+1, m)
 		}
 	}
