@@ -161,6 +161,7 @@ func TestFailureAsEvent(t *testing.T) {
 		{exit{exitDenied, store.ErrDenied}, true, party{}},
 		{exit{exitHeld, busy}, false, party{Holder: "a", Token: 5}},
 		{exit{exitHeld, seats}, false, party{Holder: "b", Token: 6}},
+		{exit{exitHeld, &semaphore.HeldError{Info: semaphore.Info{Holders: seats.Info.Holders[1:]}}}, false, party{Holder: "c", Token: 7}},
 		{exit{exitHeld, &semaphore.HeldError{}}, false, party{}},
 	} {
 		e := failure(&tt.end, "it failed")

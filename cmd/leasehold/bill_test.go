@@ -94,6 +94,16 @@ func TestPricesOfMembers(t *testing.T) {
 	}
 }
 
+// TestUnknownPriceOfMembers: a member whose prices nobody knows does not cost nothing.
+func TestUnknownPriceOfMembers(t *testing.T) {
+	t.Parallel()
+	members := url.Values{"member": {"s3://a", "s3://b", "s3://c"}}.Encode()
+	c := &costCmd{app: &app{}, plan: cost.Plan{TTL: 15 * time.Second, Candidates: 3, Locks: 4, Mode: cost.Store, Layout: leasehold.LayoutObject}, name: "none"}
+	if err := c.check([]string{"quorum:///?" + members}, false); err == nil || !strings.HasPrefix(err.Error(), "exit code 64: --price: ") {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
 // TestPriceOfMeasuredStore: the prices are those of the store that is measured, unless --price was given, or nobody has its
 // prices.
 func TestPriceOfMeasuredStore(t *testing.T) {

@@ -169,7 +169,7 @@ func TestConformanceRun(t *testing.T) {
 		}
 	}
 	t.Setenv("AWS_REGION", "")
-	if code := run(at, "-o", "json"); code != exitFailed || !json.Valid(out.Bytes()) {
+	if code := run(at, "-o", "json", "--parallel", "1"); code != exitFailed || !json.Valid(out.Bytes()) {
 		t.Errorf("it ends with %d and prints\n%s", code, out)
 	}
 	if code := run("s3://" + demoBucket + "-none/p?endpoint=" + server.endpoint); code != exitUnavailable || out.Len() > 0 || !strings.Contains(said.String(), "the store cannot be written to: ") {

@@ -37,7 +37,8 @@ func coolingSince(lock string, token leasehold.Token, now time.Time) (time.Time,
 		return now, err
 	}
 	var c cooldown
-	if text, failed := os.ReadFile(path); failed == nil && json.Unmarshal(text, &c) == nil && c.Token == token && !c.Since.After(now) {
+	text, _ := os.ReadFile(path) // of what cannot be read, nothing is known
+	if json.Unmarshal(text, &c) == nil && c.Token == token && !c.Since.After(now) {
 		return c.Since, nil
 	}
 	if err = os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

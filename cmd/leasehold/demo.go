@@ -75,9 +75,7 @@ func (a *app) stage(page string) error {
 	if a.output == "json" {
 		return usage("the demo is for people: there is no --output json")
 	}
-	limit := demoLimit
 	if page != "" {
-		limit = demoLimitOfPage
 		switch address, err := localhttp.ParseAddress(page); {
 		case err != nil:
 			return usage("--http: %w", err)
@@ -89,6 +87,19 @@ func (a *app) stage(page string) error {
 	if err != nil {
 		return &exit{exitInternal, fmt.Errorf("cannot find this program to start it again: %w", err)}
 	}
+	return a.direct(self, page, limitOfDemo(page))
+}
+
+// limitOfDemo is how long all of it may take.
+func limitOfDemo(page string) time.Duration {
+	if page != "" {
+		return demoLimitOfPage
+	}
+	return demoLimit
+}
+
+// direct has self, which is this program, run the show.
+func (a *app) direct(self, page string, limit time.Duration) error {
 	dir, err := os.MkdirTemp("", "leasehold-demo")
 	if err != nil {
 		return &exit{exitInternal, err}

@@ -77,6 +77,8 @@ func TestDoctorPrices(t *testing.T) {
 		"s3://b?endpoint=https%3A%2F%2Fnotstorage.googleapis.com":     "",
 		"s3://b?endpoint=https%3A%2F%2Famazonaws.com.example":         "",
 		"gs://bucket/prefix":                                     "gcs",
+		"gs://bucket--x-s3":                                      "gcs",
+		"s3://bucket--x-s3?endpoint=http://127.0.0.1:9":          "",
 		"gs://bucket?endpoint=http://127.0.0.1:9":                "",
 		"azblob://container?account=acct":                        "azure",
 		"azblob://c?endpoint=http://127.0.0.1:9/acct":            "",
@@ -101,6 +103,8 @@ func TestDoctorInterrupted(t *testing.T) {
 		t.Skip("the same in every layout: it is about stores")
 	}
 	cmd := clitest.Command(t, "", "doctor", "--races", "1000000", "file://"+t.TempDir())
+	var said strings.Builder
+	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -127,6 +131,9 @@ func TestDoctorInterrupted(t *testing.T) {
 		if !regexp.MustCompile(`\n  ` + regexp.QuoteMeta(use) + ` +not tried\n`).MatchString(verdict) {
 			t.Errorf("of %s it says:\n%s", use, stdout.String())
 		}
+	}
+	if !strings.HasSuffix(said.String(), "leasehold: interrupted: the report is not complete\n") || !strings.Contains(said.String(), "leasehold: cleaning up\n") {
+		t.Errorf("it says %s", &said)
 	}
 	if strings.Contains(stdout.String(), "NO") || strings.Contains(stdout.String(), "BAD") {
 		t.Error(stdout.String())

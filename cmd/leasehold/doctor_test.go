@@ -65,6 +65,14 @@ write unquoted_etags=true among the parameters.
 	if strings.Contains(got, "$") || strings.Contains(got, "policy") || !strings.HasSuffix(got, "  TTL                     15s; at least 9s\n") {
 		t.Errorf("it says\n%s", got)
 	}
+	// Where epochs are safe without If-Match only, it says how to use them so.
+	for _, tt := range []struct{ with, without, says bool }{{false, true, true}, {true, true, false}, {false, false, false}, {true, false, false}} {
+		r.Verdicts = []probe.Verdict{{Use: "epochs", Safe: tt.with}, {Use: "epochs without If-Match", Safe: tt.without}}
+		got := (&diagnosis{app: a}).text(r)
+		if says := strings.HasSuffix(got, "\nLocks here must do without If-Match: in all their URLs, write if_match=false among the\nparameters, and use --layout epochs.\n"); says != tt.says {
+			t.Errorf("%+v: it says\n%s", tt, got)
+		}
+	}
 
 	for n, want := range map[int64]string{0: "0 MB", 1: "1 MB", 999_999: "1 MB", 1_000_000: "1 MB", 1_000_001: "2 MB"} {
 		if got := megabytes(n); got != want {
