@@ -108,6 +108,11 @@ func (h *acquireCmd) run(ctx context.Context, _ *cobra.Command, name string) err
 		return err
 	}
 	listen(h.signals)
+	return h.take(ctx)
+}
+
+// take acquires the lock, and keeps the lease for others.
+func (h *acquireCmd) take(ctx context.Context) error {
 	lease, err := h.obtain(ctx)
 	if err != nil {
 		return err
@@ -197,9 +202,9 @@ func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL s
 	if storeURL == "" {
 		return nil, bad("it does not say where its store is: give --store-url")
 	}
-	p := target{name: d.Key, key: d.Key, storeURL: storeURL, layout: d.Layout, opening: a.opening()}
+	p := target{name: d.Key, key: d.Key, storeURL: storeURL, opening: a.opening()}
 	if url, err := urlOf(storeURL, d.Key); err == nil {
-		p.name, p.url = url, url
+		p.name = url
 	}
 	switch err := p.open(ctx); {
 	case err != nil && !given && (errors.Is(err, storeurl.ErrURL) || errors.Is(err, store.ErrInvalid) || errors.Is(err, errInMemory)):

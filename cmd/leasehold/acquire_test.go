@@ -3,15 +3,21 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/internal/testenv"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // TestAcquireUsage: what cannot be is refused before the store is asked, with what to change, in the words of the flags.
@@ -43,6 +49,60 @@ func TestAcquireUsage(t *testing.T) {
 		if err := h.check(); (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), "exit code 64: "+tt.want) {
 			t.Errorf("%+v: %v", tt, err)
 		}
+	}
+}
+
+// TestWaitsMinutely: who waits for a lock from the command line is told so every minute.
+func TestWaitsMinutely(t *testing.T) {
+	if clitest.UnderTest != leasetest.Object {
+		t.Skip("the record is that of an object")
+	}
+	dir := t.TempDir()
+	const held = `{"format":1,"token":7,"state":"held","holder":"me","address":"","ttl_ms":86400000,"write_id":"x.1","session":"","renewed_at":"2999-01-01T00:00:00Z"}`
+	if err := os.WriteFile(filepath.Join(dir, "l"), []byte(held), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan os.Signal, 1) // it begins what must not begin in a bubble
+	signal.Notify(first, os.Interrupt)
+	signal.Stop(first)
+	for _, command := range []string{"acquire --ttl 1m --wait 90s file://DIR/l", "run --wait 90s file://DIR/l -- true"} {
+		leasetest.Bubble(t, func(t *testing.T) {
+			defer testenv.Signals() // of those that a command has left no channel gets a signal outside the bubble
+			defer signal.Reset(orders(false)...)
+			var said bytes.Buffer
+			code := exec(t.Context(), strings.Fields(strings.ReplaceAll(command, "DIR", dir)), io.Discard, &said)
+			if minutes := "leasehold: waiting for file://" + dir + "/l, held by me, token 7\nleasehold: waiting for file://" + dir + "/l, held by me: 1m1s\n"; code != exitHeld || !strings.HasPrefix(said.String(), minutes) {
+				t.Errorf("%s: exit code %d: %s", command, code, &said)
+			}
+		})
+	}
+}
+
+// A signaller sends a signal when the line of a wait is taken from the screen, which is when the wait is over.
+type signaller chan os.Signal
+
+func (s signaller) Write(text []byte) (int, error) {
+	s <- syscall.SIGTERM
+	return len(text), nil
+}
+
+// TestSignalWithLease: a signal that comes with the lock frees it: nobody is told of the lease.
+func TestSignalWithLease(t *testing.T) {
+	t.Parallel()
+	lock, err := leasehold.NewLock(memstore.New(), "l", &leasehold.LockOptions{Logger: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	a := &app{stdout: &out}
+	h := &acquireCmd{runCmd: runCmd{job: a.newJob(), wait: wait{forever: true}, contest: &lockContest{Lock: lock}}}
+	h.target.name = "l"
+	a.console = console{w: signaller(h.signals), line: true, least: levelNotice}
+	if err = h.take(t.Context()); err == nil || err.Error() != "exit code 143: terminated: gave up waiting for l" || out.Len() > 0 {
+		t.Errorf("it ends with %v, and writes %q", err, &out)
+	}
+	if info, err := lock.Inspect(t.Context()); err != nil || info.Held || info.Token == leasehold.NoToken {
+		t.Errorf("it leaves %+v, %v", info, err)
 	}
 }
 

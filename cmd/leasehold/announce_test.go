@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,10 +31,10 @@ func (l heldLease) Valid() bool          { return l.valid }
 func TestEndIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		at := time.Now().Add(-3 * time.Second)
+		at := time.Now().In(time.FixedZone("", 3600)).Add(-3*time.Second + 4_567_890)
 		const party = `"lock":"file:///l","holder":"me","address":"a:1","token":7`
 		line := func(at time.Time, name, level, message, more string) string {
-			return fmt.Sprintf(`{"time":%q,"event":%q,"level":%q,"message":%q,%s%s}`+"\n", at.UTC().Format(time.RFC3339), name, level, message, party, more)
+			return fmt.Sprintf(`{"time":%q,"event":%q,"level":%q,"message":%q,%s%s}`+"\n", at.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano), name, level, message, party, more)
 		}
 		failure := &store.Error{Op: "put", Key: "l", Kind: store.ErrUnavailable}
 		for name, tt := range map[string]struct {
@@ -80,6 +81,13 @@ func TestEndIsTold(t *testing.T) {
 			"a marker is left": {
 				leasehold.LayoutMarker, func(j *job) { j.released(heldLease{}, time.Now().Add(time.Minute), failure) },
 				`could not release l: store unavailable (put "l"): others may have to wait until its marker is deleted: see --sweep and leasehold gc`, "",
+			},
+			"it campaigns again": {
+				"", func(j *job) {
+					(&electCmd{job: *j}).again(slog.LevelWarn, 1500*time.Millisecond, "denied", "not leading %s", "l")
+				},
+				"not leading l",
+				fmt.Sprintf(`{"time":%q,"event":"campaign","level":"warn","message":"not leading l","lock":"file:///l","pause_ms":1500,"cause":"denied"}`+"\n", time.Now().UTC().Format(time.RFC3339)),
 			},
 		} {
 			for _, output := range []string{"text", "json"} {

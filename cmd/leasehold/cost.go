@@ -140,15 +140,24 @@ func (c *costCmd) check(args []string, long bool) (err error) {
 		}
 		return c.checkPlan()
 	}
-	if of := priceName(strings.Join(args, "")); c.byURL && of != "" {
-		if _, none := c.prices.Store(of); none == nil {
-			c.name = of
-		}
-	}
-	if c.price, err = c.prices.Store(c.name); err != nil {
-		return usage("--price: %w", err)
+	if c.price, err = c.priceAt(strings.Join(args, "")); err != nil {
+		return err
 	}
 	return c.checkPlan()
+}
+
+// priceAt finds whose prices are those of a store.
+func (c *costCmd) priceAt(storeURL string) (*cost.Price, error) {
+	if c.byURL {
+		if price, err := c.prices.Store(priceName(storeURL)); err == nil {
+			return price, nil
+		}
+	}
+	price, err := c.prices.Store(c.name)
+	if err != nil {
+		return nil, usage("--price: %w", err)
+	}
+	return price, nil
 }
 
 func (c *costCmd) checkPlan() error {
@@ -171,14 +180,8 @@ func (c *costCmd) priceMembers(quorum string) error {
 	for _, url := range urls {
 		m := memberPrice{url: url}
 		if !c.byURL || !strings.HasPrefix(url, "file:") {
-			name := c.name
-			if of := priceName(url); c.byURL && of != "" {
-				if _, none := c.prices.Store(of); none == nil {
-					name = of
-				}
-			}
-			if m.price, err = c.prices.Store(name); err != nil {
-				return usage("--price: %w", err)
+			if m.price, err = c.priceAt(url); err != nil {
+				return err
 			}
 		}
 		c.members, prices = append(c.members, m), append(prices, m.price)

@@ -90,6 +90,7 @@ func TestDemoUnderGuardian(t *testing.T) { //nolint:paralleltest // a signal com
 	}{
 		{"exit 0", "", false, 0, "--http= "},
 		{"exit 70", "127.0.0.1:9", true, 70, "--http=127.0.0.1:9 --verbose"},
+		{"exit 1", "", false, 1, "--http= "},
 		{`trap "exit 130" INT; kill -INT $DEMO; while :; do sleep 0.01; done`, "", false, exitSignal + 2, "--http= "},
 		{`trap "exit 0" TERM; kill -TERM $DEMO; while :; do sleep 0.01; done`, "", false, 0, "--http= "},
 		{`kill -KILL $$`, "", false, exitSignal + 9, "--http= "},
