@@ -13,7 +13,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
-	"github.com/leasehold/leasehold/store/probe"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
@@ -207,7 +206,7 @@ func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL s
 		p.name = url
 	}
 	switch err := p.open(ctx); {
-	case err != nil && !given && (errors.Is(err, storeurl.ErrURL) || errors.Is(err, store.ErrInvalid) || errors.Is(err, errInMemory)):
+	case !given && (errors.Is(err, storeurl.ErrURL) || errors.Is(err, store.ErrInvalid) || errors.Is(err, errInMemory)):
 		return nil, bad("its url: %w", errors.Unwrap(err))
 	case err != nil:
 		return nil, err
@@ -216,17 +215,11 @@ func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL s
 	if ttl == 0 {
 		ttl = d.TTL
 	}
-	if ttl < leasehold.MinTTL || ttl > leasehold.MaxTTL {
-		return nil, usage("--ttl %v is not between %v and %v", ttl, leasehold.MinTTL, leasehold.MaxTTL)
-	}
 	lock, err := leasehold.NewLock(a.withTimeout(p.store), p.key, &leasehold.LockOptions{
 		TTL: ttl, Holder: d.Holder, Layout: d.Layout, NoIfMatch: d.NoIfMatch, Logger: a.console.logger(),
 		OnTrouble: func(error) {}, // the error at the end says why
 	})
-	switch {
-	case errors.Is(err, probe.ErrUnproven):
-		return nil, failed(err)
-	case err != nil: // the TTL was looked at, and all else is the lease's
+	if err != nil { // renew has looked at the TTL, and all else is the lease's
 		return nil, bad("%w", err)
 	}
 	return lock, nil

@@ -51,6 +51,24 @@ followers, computed       8  4,204,800          0     0       0       1.68
 	}
 }
 
+// TestNothingSaved: where nothing would save anything, nothing is said of it.
+func TestNothingSaved(t *testing.T) {
+	t.Parallel()
+	c := &costCmd{app: &app{}, plan: cost.Plan{TTL: 15 * time.Second, Candidates: 3, Locks: 4, Mode: cost.Store, Layout: leasehold.LayoutObject}, name: "s3"}
+	if err := c.check(nil, false); err != nil {
+		t.Fatal(err)
+	}
+	b := c.bill()
+	const savings = "\n\nWhat would save most, $ a month:\n  "
+	if !strings.Contains(b.text(), savings) {
+		t.Errorf("it says\n%s", b.text())
+	}
+	b.Savings = nil
+	if strings.Contains(b.text(), "save") {
+		t.Errorf("of no savings it says\n%s", b.text())
+	}
+}
+
 // TestPricesOfMembers: each member of a quorum has the prices of its own store, a directory none, and a server that no list
 // names those of --price, which all have where it is given.
 func TestPricesOfMembers(t *testing.T) {

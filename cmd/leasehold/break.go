@@ -144,7 +144,9 @@ func (a *app) free(ctx context.Context, p target, lock *leasehold.Lock, token le
 	r := describe(p, after)
 	text := fmt.Sprintf("%s was free already: token %d\n", r.Lock, after.Token)
 	switch {
-	case before.Rest > 0 && after.Rest == 0 && after.Token == before.Token:
+	case after.Rest > 0: // with another token
+		text = fmt.Sprintf("%s was free already, and rests: token %d\n", r.Lock, after.Token)
+	case before.Rest > 0 && after.Token == before.Token:
 		text = fmt.Sprintf("%s rests no more: token %d\n", r.Lock, after.Token)
 	case freed:
 		text = fmt.Sprintf("%s freed: it was held by %s, token %d\n", r.Lock, plain.Word(before.Holder), after.Token)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -213,5 +214,37 @@ func TestDoctorShowsProgress(t *testing.T) {
 			t.Errorf("%s: the terminal shows %q, want %q", output, seen, want)
 		}
 		_ = line.Close()
+	}
+
+	// Nothing of it is left when the tests are over.
+	screen, line := clitest.Terminal(t)
+	shown := make(chan string)
+	go func() {
+		var seen strings.Builder
+		for lines := bufio.NewReader(screen); !strings.HasSuffix(seen.String(), "end"); {
+			b, err := lines.ReadByte()
+			if err != nil {
+				break
+			}
+			seen.WriteByte(b)
+		}
+		shown <- seen.String()
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		a := &app{stdout: io.Discard, console: console{w: line}}
+		a.output = "text"
+		if err := a.console.begin(&a.flags); err != nil {
+			t.Fatal(err)
+		}
+		d := &diagnosis{app: a, races: 1, largest: 1 << 16, use: "object"}
+		if _, err := d.probe(t.Context(), memstore.New(), "", nil); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := line.WriteString("end"); err != nil {
+		t.Fatal(err)
+	}
+	if seen := <-shown; !strings.Contains(seen, " requests\r\x1b[K") || !strings.HasSuffix(seen, "\r\x1b[Kend") {
+		t.Errorf("the terminal shows %q", seen)
 	}
 }

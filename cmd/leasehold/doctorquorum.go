@@ -111,9 +111,9 @@ func (d *diagnosis) whole(ctx context.Context, p target, quorum *quorumstore.Sto
 	if left := quorum.Forget(clean, prefix+"leasehold-probe-"); left != nil {
 		d.console.warn("scratch objects under %s*/ are left: %s", prefix, faults(left))
 	}
-	members, membersErr := quorum.Members(clean)
+	members, _ := quorum.Members(clean) // none if it cannot tell them
 	for _, m := range members {
-		if p, ok := m.(store.Purger); ok && membersErr == nil {
+		if p, ok := m.(store.Purger); ok {
 			if _, left := p.Purge(clean, directory); left != nil {
 				d.console.warn("directories under %s are left in %s: %s", directory, m, fault(left))
 			}

@@ -85,7 +85,9 @@ func diagnoseMembers(t *testing.T, output string, change func(members []*memberS
 		where := "quorum:///"
 		for i := range 3 {
 			m := &memberStore{Store: memstore.New(), url: fmt.Sprintf("s3://%c", 'a'+i)}
-			members, stores = append(members, m), append(stores, m)
+			if members, stores = append(members, m), append(stores, m); i == 2 {
+				stores[i] = struct{ store.Store }{m} // which has no directories
+			}
 			where += []string{"?", "&", "&"}[i] + "member=" + url.QueryEscape(m.url)
 		}
 		quorum, err := quorumstore.New(stores, nil)

@@ -58,7 +58,7 @@ Exit codes:
 			if export && in.file != "" {
 				return usage("--exec is for a lease in %s: the one in %s is replaced there", leaseVariable, string(in.file))
 			}
-			if cmd.Flags().Changed("ttl") && ttl < leasehold.MinTTL {
+			if cmd.Flags().Changed("ttl") && (ttl < leasehold.MinTTL || ttl > leasehold.MaxTTL) {
 				return usage("--ttl %v is not between %v and %v", ttl, leasehold.MinTTL, leasehold.MaxTTL)
 			}
 			return untilSignal(cmd.Context(), func(ctx context.Context) error { return a.renewLease(ctx, in, storeURL, ttl, export) })

@@ -251,21 +251,28 @@ func TestShowHears(t *testing.T) {
 
 // TestDemoWork: the command of a candidate that leads says with which token, and fails if another's runs at the same time.
 func TestDemoWork(t *testing.T) {
-	nothing, err := os.Open(os.DevNull)
+	stdin, told, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nothing.Close()
+	defer stdin.Close()
 	defer func(was *os.File) { os.Stdin = was }(os.Stdin)
-	os.Stdin = nothing
+	os.Stdin = stdin
+	if _, err = io.WriteString(told, "\n"); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv(ownToken, "7")
 	dir := t.TempDir()
-	var out bytes.Buffer
-	a := &app{stdout: &out}
-	if err = a.work(dir); err != nil || out.String() != "leads 7\n" {
-		t.Errorf("alone: %q, %v", &out, err)
+	var out, said bytes.Buffer
+	if code := exec(t.Context(), []string{"demo", "work", dir}, &out, &said); code != 0 || out.String() != "leads 7\n" || said.Len() > 0 {
+		t.Errorf("alone it ends with %d, writes %q, and says %q", code, &out, &said)
+	}
+	_ = told.Close()
+	if left, wrong := io.ReadAll(stdin); wrong != nil || len(left) > 0 {
+		t.Errorf("it has not waited until it was told to end: %q, %v", left, wrong)
 	}
 	out.Reset()
+	a := &app{stdout: &out}
 	dir = t.TempDir() // that one stays locked as long as the process runs
 	other := flock.New(filepath.Join(dir, "busy"))
 	if locked, wrong := other.TryLock(); wrong != nil || !locked {
@@ -275,8 +282,9 @@ func TestDemoWork(t *testing.T) {
 	if err = a.work(dir); err == nil || !strings.Contains(err.Error(), "another candidate's command is running") || out.String() != "two\n" {
 		t.Errorf("beside another: %q, %v", &out, err)
 	}
-	if err = a.work(filepath.Join(dir, "none", "such")); err == nil {
-		t.Error("a directory that there is not is no error")
+	out.Reset()
+	if err = a.work(filepath.Join(dir, "none", "such")); err == nil || !strings.Contains(err.Error(), "no such file") || out.Len() > 0 {
+		t.Errorf("in a directory that there is not it ends with %v, and writes %q", err, &out)
 	}
 }
 
