@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -78,31 +79,64 @@ func TestWaitsMinutely(t *testing.T) {
 	}
 }
 
-// A signaller sends a signal when the line of a wait is taken from the screen, which is when the wait is over.
-type signaller chan os.Signal
+// A lastLine has something happen when the line of a wait is taken from the screen, which is when the wait is over.
+type lastLine func()
 
-func (s signaller) Write(text []byte) (int, error) {
-	s <- syscall.SIGTERM
+func (f lastLine) Write(text []byte) (int, error) {
+	f()
 	return len(text), nil
 }
 
-// TestSignalWithLease: a signal that comes with the lock frees it: nobody is told of the lease.
-func TestSignalWithLease(t *testing.T) {
+// TestEndsWithLock: a signal that comes with the lock frees it, and a lease that is lost before others can have it is not
+// written: nobody is told of either.
+func TestEndsWithLock(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		leasetest.Bubble(t, func(t *testing.T) {
+			st := memstore.New()
+			lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{Logger: silent})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			a := &app{stdout: &out}
+			h := &acquireCmd{runCmd: runCmd{job: a.newJob(), wait: wait{forever: true}, contest: &lockContest{Lock: lock}}}
+			h.target.name = "l"
+			happens, want := func() { h.signals <- syscall.SIGTERM }, "exit code 143: terminated: gave up waiting for l"
+			if lost {
+				happens, want = func() {
+					if gone := st.Delete(t.Context(), "l"); gone != nil {
+						t.Error(gone)
+					}
+					time.Sleep(leasehold.DefaultTTL)
+				}, "exit code 76: "
+			}
+			a.console = console{w: lastLine(happens), line: true, least: levelNotice}
+			if err = h.take(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || out.Len() > 0 {
+				t.Errorf("it ends with %v, want %s, and writes %q", err, want, &out)
+			}
+			if info, err := lock.Inspect(t.Context()); err != nil || info.Held || info.Exists == lost {
+				t.Errorf("it leaves %+v, %v", info, err)
+			}
+		})
+	}
+}
+
+// TestLeaseFileInUse: while one uses the leases of a directory, another uses none of them, and waits no longer than it is to.
+func TestLeaseFileInUse(t *testing.T) {
 	t.Parallel()
-	lock, err := leasehold.NewLock(memstore.New(), "l", &leasehold.LockOptions{Logger: silent})
+	file := leaseFile(filepath.Join(t.TempDir(), "lease"))
+	unlock, err := file.lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	a := &app{stdout: &out}
-	h := &acquireCmd{runCmd: runCmd{job: a.newJob(), wait: wait{forever: true}, contest: &lockContest{Lock: lock}}}
-	h.target.name = "l"
-	a.console = console{w: signaller(h.signals), line: true, least: levelNotice}
-	if err = h.take(t.Context()); err == nil || err.Error() != "exit code 143: terminated: gave up waiting for l" || out.Len() > 0 {
-		t.Errorf("it ends with %v, and writes %q", err, &out)
+	defer unlock()
+	if _, taken := lockDir(filepath.Dir(string(file))); !taken {
+		t.Skip("a system that does not lock directories")
 	}
-	if info, err := lock.Inspect(t.Context()); err != nil || info.Held || info.Token == leasehold.NoToken {
-		t.Errorf("it leaves %+v, %v", info, err)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, lock, _, err := (&app{}).useKept(over, keptLease{file: file}, "", 0); lock != nil || err == nil || !strings.HasPrefix(err.Error(), "exit code 69: another leasehold uses a lease in ") {
+		t.Errorf("it uses %v, %v", lock, err)
 	}
 }
 

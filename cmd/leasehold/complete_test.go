@@ -38,6 +38,10 @@ func TestSplitWritten(t *testing.T) {
 			t.Errorf("%q: %q, want %q", written, got, want)
 		}
 	}
+	t.Setenv(storeVariable, "")
+	if _, _, _, err := a.splitWritten("l"); err == nil {
+		t.Error("a name lies somewhere without a store")
+	}
 }
 
 // TestCompletedNames: a shell is given no name that it could not type, and not more than a person would read.

@@ -124,8 +124,9 @@ func (c *costCmd) check(args []string, long bool) (err error) {
 	case c.measure && (c.length <= 0 || c.length > 24*time.Hour):
 		return usage("--for %v is not between 0s and 24h0m0s", c.length)
 	}
+	var members []string
 	if len(args) > 0 {
-		if _, err = storeurl.Members(args[0]); err != nil { // it is no URL of any store
+		if members, err = storeurl.Members(args[0]); err != nil { // it is no URL of any store
 			return failed(err)
 		}
 		u, _ := url.Parse(args[0]) // as Members has
@@ -135,7 +136,7 @@ func (c *costCmd) check(args []string, long bool) (err error) {
 		return err
 	}
 	if len(args) > 0 && strings.HasPrefix(args[0], "quorum:") {
-		if err = c.priceMembers(args[0]); err != nil {
+		if err = c.priceMembers(args[0], members); err != nil {
 			return err
 		}
 		return c.checkPlan()
@@ -168,11 +169,7 @@ func (c *costCmd) checkPlan() error {
 }
 
 // priceMembers finds the price of each member of a quorum. Nothing is asked.
-func (c *costCmd) priceMembers(quorum string) error {
-	urls, err := storeurl.Members(quorum)
-	if err != nil {
-		return failed(err)
-	}
+func (c *costCmd) priceMembers(quorum string, urls []string) (err error) {
 	if len(urls) != 3 && len(urls) != 5 {
 		return usage("%s: %d members: a quorum has 3 or 5", shown(quorum), len(urls))
 	}

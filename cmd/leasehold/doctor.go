@@ -152,7 +152,7 @@ func (d *diagnosis) probe(
 	report, err := probe.Run(ctx, st, opts)
 	d.console.show("")
 	if report != nil && report.Left > 0 {
-		d.console.warn("%d scratch objects under %sleasehold-probe-*/ could not be removed", report.Left, prefix)
+		d.console.warn("%s under %sleasehold-probe-*/ could not be removed", plural(report.Left, "scratch object"), prefix)
 	}
 	return report, err
 }

@@ -16,12 +16,14 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 	"github.com/leasehold/leasehold/store/probe"
+	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
 // TestDoctorExitCodes: each finding of a good store is made bad alone. Then its line says
@@ -78,6 +80,7 @@ func TestDoctorPrices(t *testing.T) {
 		"s3://b?endpoint=https%3A%2F%2Fnotstorage.googleapis.com":     "",
 		"s3://b?endpoint=https%3A%2F%2Famazonaws.com.example":         "",
 		"gs://bucket/prefix":                                     "gcs",
+		"s3://b?endpoint=http://%25zz":                           "",
 		"gs://bucket--x-s3":                                      "gcs",
 		"s3://bucket--x-s3?endpoint=http://127.0.0.1:9":          "",
 		"gs://bucket?endpoint=http://127.0.0.1:9":                "",
@@ -94,6 +97,49 @@ func TestDoctorPrices(t *testing.T) {
 			t.Errorf("%s: the price of %q, want %q", url, got, want)
 		}
 	}
+}
+
+// TestDoctorTellsCost: what the tests cost at most is told before anything is sent.
+func TestDoctorTellsCost(t *testing.T) {
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+	} {
+		t.Setenv(name, value)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	var said strings.Builder
+	if code := exec(over, []string{"doctor", "--races", "1", "s3://bucket"}, io.Discard, &said); code == 0 || !regexp.MustCompile(`^leasehold: s3://bucket: at most .* in bodies, for less than \$\d+\.\d\d at the list prices of S3 Standard, us-east-1\n`).MatchString(said.String()) {
+		t.Errorf("it ends with %d, and says %s", code, &said)
+	}
+}
+
+// A clinging store keeps the object that was to be deleted first.
+type clinging struct {
+	*memstore.Store
+	kept string
+}
+
+func (s *clinging) Delete(ctx context.Context, key string) error {
+	if _, err := s.Get(ctx, key, ""); err == nil && (s.kept == "" || s.kept == key) {
+		s.kept = key
+		return &store.Error{Op: "delete", Key: key, Kind: store.ErrDenied}
+	}
+	return s.Store.Delete(ctx, key)
+}
+
+// TestDoctorTellsWhatIsLeft: a single object that cannot be removed is told too.
+func TestDoctorTellsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		d := &diagnosis{app: &app{stdout: io.Discard, console: console{w: &said}}, races: 1, largest: 1 << 16, use: "object"}
+		report, err := d.probe(t.Context(), &clinging{Store: memstore.New()}, "", nil)
+		if report == nil || report.Left != 1 || !strings.HasSuffix(said.String(), "leasehold: 1 scratch object under leasehold-probe-*/ could not be removed\n") {
+			t.Errorf("%v, and it says %s", err, &said)
+		}
+	})
 }
 
 // After an interrupt nothing is claimed that was not found, and the exit code is that of
@@ -216,7 +262,7 @@ func TestDoctorShowsProgress(t *testing.T) {
 		_ = line.Close()
 	}
 
-	// Nothing of it is left when the tests are over.
+	// Nothing of it is left when the tests have broken off.
 	screen, line := clitest.Terminal(t)
 	shown := make(chan string)
 	go func() {
@@ -237,8 +283,16 @@ func TestDoctorShowsProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &diagnosis{app: a, races: 1, largest: 1 << 16, use: "object"}
-		if _, err := d.probe(t.Context(), memstore.New(), "", nil); err != nil {
-			t.Error(err)
+		ctx, cancel := context.WithCancel(t.Context())
+		puts := 0
+		st := &memberStore{Store: memstore.New(), url: "s3://a", asked: func() {
+			time.Sleep(time.Second) // so that the next request is shown
+			if puts++; puts == 5 {
+				cancel()
+			}
+		}}
+		if _, err := d.probe(ctx, st, quorumstore.Scratch, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("it ends with %v", err)
 		}
 	})
 	if _, err := line.WriteString("end"); err != nil {

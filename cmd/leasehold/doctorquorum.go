@@ -54,7 +54,7 @@ func (d *diagnosis) diagnoseQuorum(
 			of.Error = fault(err)
 			unsafe = append(unsafe, m.String())
 			// What was found to be unsafe counts for more than what could not be found out.
-			if c := codeOf(err); code != exitUnsafe && (code == 0 || c == exitUnsafe) {
+			if c := codeOf(err); code == 0 || c == exitUnsafe {
 				code = c
 			}
 		}

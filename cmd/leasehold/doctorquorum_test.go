@@ -72,13 +72,27 @@ func (s *memberStore) Purge(_ context.Context, directory string) (int, error) {
 type quorumDiagnosis struct {
 	out, said bytes.Buffer
 	err       error
-	left      int // scratch objects, in all members
+	left      int    // scratch objects, in all members
+	full      string // stdout takes no text that has this; empty: it takes all
+}
+
+func (r *quorumDiagnosis) Write(text []byte) (int, error) {
+	if r.full != "" && strings.Contains(string(text), r.full) {
+		return 0, errors.New("it is full")
+	}
+	return r.out.Write(text)
 }
 
 // diagnoseMembers has the doctor look at a quorum of three, which the function may change first.
 func diagnoseMembers(t *testing.T, output string, change func(members []*memberStore, interrupt func())) *quorumDiagnosis {
 	t.Helper()
 	r := &quorumDiagnosis{}
+	r.diagnose(t, output, change)
+	return r
+}
+
+func (r *quorumDiagnosis) diagnose(t *testing.T, output string, change func(members []*memberStore, interrupt func())) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var members []*memberStore
 		var stores []store.Store
@@ -104,7 +118,7 @@ func diagnoseMembers(t *testing.T, output string, change func(members []*memberS
 			sig = syscall.SIGINT
 			cancel()
 		})
-		a := &app{stdout: &r.out, console: console{w: &r.said}}
+		a := &app{stdout: r, console: console{w: &r.said}}
 		a.output = output
 		if err = a.console.begin(&a.flags); err != nil {
 			t.Fatal(err)
@@ -130,7 +144,6 @@ func diagnoseMembers(t *testing.T, output string, change func(members []*memberS
 			}
 		}
 	})
-	return r
 }
 
 func (r *quorumDiagnosis) code() int {
@@ -290,6 +303,27 @@ func TestDoctorOfQuorumTellsWhatIsLeft(t *testing.T) {
 		"leasehold: directories under leasehold-doctor-N are left in s3://b: access denied\n"
 	if got := strings.Join(said, ""); got != want {
 		t.Errorf("it says\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestDoctorOfQuorumUnheard: a report that stdout does not take is a failure, and nothing more is tried of which nobody would
+// hear.
+func TestDoctorOfQuorumUnheard(t *testing.T) {
+	t.Parallel()
+	for _, full := range []string{"Member 1 of 3", "Verdict on s3://a\n", "The quorum", "Verdict on quorum:"} {
+		r := &quorumDiagnosis{full: full}
+		r.diagnose(t, "text", func(members []*memberStore, _ func()) {
+			for i, m := range members {
+				m.asked = func() {
+					if full == "Member 1 of 3" || full == "Verdict on s3://a\n" && i > 0 {
+						t.Errorf("full at %q, and member %d is probed", full, i+1)
+					}
+				}
+			}
+		})
+		if r.code() != exitInternal || !strings.Contains(r.err.Error(), "it is full") {
+			t.Errorf("full at %q: it ends with %v", full, r.err)
+		}
 	}
 }
 
