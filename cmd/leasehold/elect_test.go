@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,7 +16,9 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 func TestBackoff(t *testing.T) {
@@ -129,6 +135,56 @@ func TestRestAfterTerm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestElectWithoutRecord: options of which no record can be made are refused before anything begins.
+func TestElectWithoutRecord(t *testing.T) {
+	for _, command := range []string{"elect", "run"} {
+		var said bytes.Buffer
+		dir := t.TempDir()
+		code := exec(t.Context(), []string{command, "--holder", strings.Repeat("x", 1<<17), "file://" + dir + "/l", "--", "touch", dir + "/ran"}, io.Discard, &said)
+		if code != exitUsage || !strings.Contains(said.String(), "more than 65536") {
+			t.Errorf("%s ends with %d, and says %.200q", command, code, &said)
+		}
+		if made, err := os.ReadDir(dir); err != nil || len(made) > 0 {
+			t.Errorf("%s has made %v, %v", command, made, err)
+		}
+	}
+}
+
+// A slowStore writes without saying so, and takes its time to read.
+type slowStore struct{ *memstore.Store }
+
+func (s slowStore) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if _, err := s.Store.Put(ctx, key, body, only); err != nil {
+		return nil, err
+	}
+	<-ctx.Done()
+	return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
+}
+
+func (s slowStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	time.Sleep(4 * time.Second)
+	return s.Store.Get(ctx, key, unless)
+}
+
+// TestFirstCampaignFails: a store that is too slow from the beginning is an error, though it might get faster.
+func TestFirstCampaignFails(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		j, said := newWaiter()
+		c := &electCmd{job: *j}
+		var err error
+		if c.election, err = leasehold.NewElection(slowStore{memstore.New()}, "l", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}}); err != nil {
+			t.Fatal(err)
+		}
+		c.candidate = c.election
+		time.AfterFunc(time.Hour, func() { c.signals <- syscall.SIGTERM })
+		err = c.campaign(t.Context())
+		time.Sleep(time.Minute) // what is under way comes to its end
+		if end, is := errors.AsType[*exit](err); !is || end.code != exitUnavailable || !passing(end.err) || strings.Contains(said.String(), "goes on") {
+			t.Errorf("it ends with %v, and says %q", err, said)
+		}
+	})
 }
 
 // TestPassing: after which failures of a campaign a candidate that has led tries again.

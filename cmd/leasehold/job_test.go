@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/guardian"
@@ -117,6 +119,40 @@ func TestLeaseFileIsDurable(t *testing.T) {
 		}
 	}
 	_ = temp.Close()
+}
+
+// TestTimesOfJob: which times, and which exit code for a lost lease, are refused, and for how long a command may take to
+// end: with a short TTL it is less than the default, which would leave none to run in.
+func TestTimesOfJob(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                              "5s",
+		"--ttl 1s":                      "333.333333ms",
+		"--ttl 3s":                      "1s",
+		"--ttl 24h":                     "5s",
+		"--ttl 24h --grace 8h":          "8h0m0s",
+		"--ttl 24h --grace 28800001ms":  "exit code 64: --grace 8h0m0.001s is more than a third of --ttl 24h0m0s, which leaves too little time for renewals: use --ttl 24h0m0.003s or more",
+		"--ttl 3s --grace 0":            "0s",
+		"--ttl 3s --grace 5s":           "exit code 64: --grace 5s is more than a third of --ttl 3s, which leaves too little time for renewals: use --ttl 15s or more",
+		"--grace -1ns":                  "exit code 64: --grace -1ns is less than 0",
+		"--ttl 999ms":                   "exit code 64: --ttl 999ms is not between 1s and 24h0m0s",
+		"--ttl 24h1ns":                  "exit code 64: --ttl 24h0m0.000000001s is not between 1s and 24h0m0s",
+		"--lost-exit-code 0":            "5s",
+		"--lost-exit-code 255":          "5s",
+		"--lost-exit-code -1":           "exit code 64: --lost-exit-code -1 is not between 0 and 255",
+		"--lost-exit-code 256 --ttl 1s": "exit code 64: --lost-exit-code 256 is not between 0 and 255",
+	} {
+		j := (&app{}).newJob()
+		cmd := &cobra.Command{}
+		j.flags(cmd.Flags())
+		if err := cmd.ParseFlags(append(strings.Fields(args), "l", "--", "true")); err != nil {
+			t.Fatal(err)
+		}
+		err := j.check(cmd, cmd.Flags().Args())
+		if got := fmt.Sprint(err); err != nil && got != want || err == nil && j.grace.String() != want {
+			t.Errorf("%q: %v and a grace of %v, want %s", args, err, j.grace, want)
+		}
+	}
 }
 
 // A quirkyStore is on a server that compares ETags without their quotes.

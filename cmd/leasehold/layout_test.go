@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -25,6 +27,17 @@ func TestLockElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	sem, err := semaphore.New(st, "s", 3, &semaphore.Options{Holder: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seat, err := sem.Acquire(t.Context(), 1)
+	if err == nil {
+		err = errors.Join(seat.Release(t.Context()), sem.Close(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		key    string
 		layout leasehold.Layout
@@ -39,6 +52,8 @@ func TestLockElsewhere(t *testing.T) {
 		{"m", leasehold.LayoutMarker, ""},
 		{"none", leasehold.LayoutObject, ""},
 		{"none", layoutTable, ""},
+		{"s", leasehold.LayoutObject, "exit code 65: s is a semaphore with 3 seats: leasehold run takes them with --slots 3"},
+		{"s", layoutTable, ""}, // it is where it was looked for
 		{long, leasehold.LayoutObject, ""},
 	} {
 		got := ""

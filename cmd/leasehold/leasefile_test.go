@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+)
+
+// TestVacantLeaseFile: a lease is written over nothing that may be of use, and where none can be written that is said before
+// the lock is taken.
+func TestVacantLeaseFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	now := time.Now()
+	const lease = `{"format":1,"key":"l","layout":"object","token":7,"holder":"me","ttl_ms":60000,"acquired_at":"2026-01-02T03:04:05Z","expires_at":%q,"released":%v,"write_id":"x.1"}`
+	for name, text := range map[string]string{
+		"lease":    fmt.Sprintf(lease, now.Add(time.Second).Format(time.RFC3339Nano), false),
+		"over":     fmt.Sprintf(lease, now.Format(time.RFC3339Nano), false),
+		"released": fmt.Sprintf(lease, now.Add(time.Second).Format(time.RFC3339Nano), true),
+		"garbage":  "garbage",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"none":      "",
+		"over":      "",
+		"released":  "",
+		"lease":     "it has a lease of l, token 7, which lasts until ",
+		"garbage":   "there is something else, which is left as it is: ",
+		"garbage/x": "there is no directory for it",
+		"no/such":   "there is no directory for it",
+	} {
+		f := leaseFile(filepath.Join(dir, name))
+		err := f.vacant(now)
+		if want != "" {
+			want = "exit code 64: --file " + string(f) + ": " + want
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
+
+// TestLeaseFileThroughLink: a lease is written to where a link leads, and the link stays.
+func TestLeaseFileThroughLink(t *testing.T) {
+	t.Parallel()
+	at, link := filepath.Join(t.TempDir(), "lease"), filepath.Join(t.TempDir(), "link")
+	if err := leaseFile(at).write(leasehold.Detached{Key: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(at, link); err != nil {
+		t.Skip(err) // Windows lets not everybody make one
+	}
+	if err := leaseFile(link).write(leasehold.Detached{Key: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != at {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if text, err := os.ReadFile(at); err != nil || !strings.Contains(string(text), "new") {
+		t.Errorf("there is %q, %v", text, err)
+	}
+}
