@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -79,6 +80,7 @@ func TestEndOfTerm(t *testing.T) {
 		"the claim failed for now":       {run{err: down, idle: true}, false, nil, goesOn, ""},
 		"the claim failed for now, once": {run{err: down, idle: true}, true, nil, exitUnavailable, ""},
 		"the claim was refused":          {run{err: fmt.Errorf("x: %w", fence.ErrFenced), idle: true}, false, nil, exitFenced, ""},
+		"it was too late to start, once": {run{err: guardian.ErrTooLate, lost: errors.New("no renewal came through in time")}, true, nil, 9, ""},
 		"it was too late to start":       {run{err: guardian.ErrTooLate, lost: errors.New("no renewal came through in time")}, false, nil, goesOn, ""},
 	} {
 		j, said := newWaiter()
@@ -153,18 +155,24 @@ func TestElectWithoutRecord(t *testing.T) {
 }
 
 // A slowStore writes without saying so, and takes its time to read.
-type slowStore struct{ *memstore.Store }
+type slowStore struct {
+	*memstore.Store
+	slow atomic.Bool
+}
 
-func (s slowStore) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	if _, err := s.Store.Put(ctx, key, body, only); err != nil {
-		return nil, err
+func (s *slowStore) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	obj, err := s.Store.Put(ctx, key, body, only)
+	if err != nil || !s.slow.Load() {
+		return obj, err
 	}
 	<-ctx.Done()
 	return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
 }
 
-func (s slowStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	time.Sleep(4 * time.Second)
+func (s *slowStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if s.slow.Load() {
+		time.Sleep(4 * time.Second)
+	}
 	return s.Store.Get(ctx, key, unless)
 }
 
@@ -173,8 +181,10 @@ func TestFirstCampaignFails(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		j, said := newWaiter()
 		c := &electCmd{job: *j}
+		st := &slowStore{Store: memstore.New()}
+		st.slow.Store(true)
 		var err error
-		if c.election, err = leasehold.NewElection(slowStore{memstore.New()}, "l", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}}); err != nil {
+		if c.election, err = leasehold.NewElection(st, "l", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}}); err != nil {
 			t.Fatal(err)
 		}
 		c.candidate = c.election
@@ -183,6 +193,56 @@ func TestFirstCampaignFails(t *testing.T) {
 		time.Sleep(time.Minute) // what is under way comes to its end
 		if end, is := errors.AsType[*exit](err); !is || end.code != exitUnavailable || !passing(end.err) || strings.Contains(said.String(), "goes on") {
 			t.Errorf("it ends with %v, and says %q", err, said)
+		}
+	})
+}
+
+// A listener calls itself with each message.
+type listener func(message string)
+
+func (l listener) Write(b []byte) (int, error) {
+	l(strings.TrimSuffix(string(b), "\n"))
+	return len(b), nil
+}
+
+// TestCampaignGoesOn: a candidate that has led once campaigns again after a store that is too slow, after the pause that it
+// tells.
+func TestCampaignGoesOn(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		down := failingStore{memstore.New(), errors.New("it is not known why")}
+		o, err := fence.NewObject(down, "state", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := &slowStore{Store: memstore.New()}
+		j, _ := newWaiter()
+		c := &electCmd{job: *j}
+		c.claims = claims{names: []string{"state"}, objects: []*fence.Object{o}}
+		c.monitor.job = &c.job
+		var failed time.Time
+		c.console.w = listener(func(message string) {
+			t.Log(time.Now(), message)
+			switch {
+			case strings.Contains(message, "the store takes longer"):
+				failed = time.Now()
+				st.slow.Store(false)
+			case strings.HasPrefix(message, "leasehold: leading l as me") && !failed.IsZero():
+				if took := time.Since(failed); took != 5*time.Second {
+					t.Errorf("it leads %v later", took)
+				}
+				c.signals <- syscall.SIGTERM
+			case strings.Contains(message, "campaigning again in"):
+				st.slow.Store(true)
+			}
+		})
+		if c.election, err = leasehold.NewElection(st, "l", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}}); err != nil {
+			t.Fatal(err)
+		}
+		c.candidate = c.election
+		err = c.campaign(t.Context())
+		time.Sleep(time.Minute) // what is under way comes to its end
+		if end, is := errors.AsType[*exit](err); !is || end.code != 143 || failed.IsZero() {
+			t.Errorf("it ends with %v", err)
 		}
 	})
 }

@@ -34,6 +34,11 @@ func TestHealth(t *testing.T) {
 			false, "b", "following in l, led by b, token 7",
 		},
 		{
+			"trouble that is shown",
+			leasehold.Status{HasLeader: true, Leader: other, Failures: 2, FailingSince: now.Add(-statusPeriod)},
+			false, "b", "following in l, led by b, token 7; the store has failed since 03:04:00",
+		},
+		{
 			"trouble for a TTL",
 			leasehold.Status{Leading: true, HasLeader: true, Leader: me, Failures: 3, FailingSince: now.Add(-ttl)},
 			false, "me", "leading l as me, token 8; the store has failed since 03:03:50",

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -42,6 +45,27 @@ func TestHistoryOfFailingStore(t *testing.T) {
 		err := a.terms(t.Context(), p, &leasehold.LockOptions{Layout: leasehold.LayoutObject}, 0)
 		if end, is := errors.AsType[*exit](err); !is || end.code != tt.code || out.Len() > 0 || said.Len() > 0 {
 			t.Errorf("%v, want code %d; it writes %q and says %q", err, tt.code, &out, &said)
+		}
+	}
+}
+
+// TestLeaseInTable: what the table has of a lease, and of several of one holder.
+func TestLeaseInTable(t *testing.T) {
+	t.Parallel()
+	began, ended := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), time.Date(2026, 1, 2, 3, 5, 6, 0, time.Local)
+	for _, tt := range []struct {
+		term admin.Term
+		want string
+	}{
+		{admin.Term{Info: leasehold.Info{Token: 7}, Leases: 1, First: 7}, "- 7 - - - -"},
+		{
+			admin.Term{Info: leasehold.Info{Token: 7, Term: 1, Holder: "me\x1b", AcquiredAt: began}, Ended: ended, Why: "released", Leases: 1, First: 7},
+			`1 7 "me\x1b" 2026-01-02 03:04:05 2026-01-02 03:05:06 released`,
+		},
+		{admin.Term{Info: leasehold.Info{Token: 7, Term: 3}, Leases: 2, First: 6}, "3 6-7 - - - -"},
+	} {
+		if got := strings.Join(lease(tt.term), " "); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.term, got, tt.want)
 		}
 	}
 }

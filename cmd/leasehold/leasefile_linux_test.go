@@ -48,3 +48,13 @@ func TestWaitForLeaseOpensNothing(t *testing.T) {
 		t.Errorf("at the end %d are open", n)
 	}
 }
+
+// TestSyncOfDirectory: a file system that cannot flush a directory is as good as one that has.
+func TestSyncOfDirectory(t *testing.T) {
+	t.Parallel()
+	for dir, fails := range map[string]bool{t.TempDir(): false, "/proc": false, t.TempDir() + "/none": true} {
+		if err := syncDir(dir); (err != nil) != fails {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}

@@ -48,6 +48,15 @@ func TestVacantLeaseFile(t *testing.T) {
 	}
 }
 
+// TestLeaseFileIsTried: where no lease can be written, that is said before the lock is taken.
+func TestLeaseFileIsTried(t *testing.T) {
+	t.Parallel()
+	f := leaseFile(filepath.Join(t.TempDir(), "none", "lease"))
+	if err := f.writable(); err == nil || !strings.HasPrefix(err.Error(), "exit code 64: --file "+string(f)+": it cannot be written: open ") {
+		t.Error(err)
+	}
+}
+
 // TestLeaseFileThroughLink: a lease is written to where a link leads, and the link stays.
 func TestLeaseFileThroughLink(t *testing.T) {
 	t.Parallel()
