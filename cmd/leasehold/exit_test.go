@@ -19,7 +19,12 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/probe"
+	"github.com/leasehold/leasehold/store/storeurl"
 )
 
 // TestErrnoIsNoOutage: an errno has the methods of a net.Error, and a full disk, a missing file and too many open
@@ -44,6 +49,38 @@ func TestErrnoIsNoOutage(t *testing.T) {
 		if code := codeOf(err); code != exitUnavailable {
 			t.Errorf("%v ends with %d, want %d", err, code, exitUnavailable)
 		}
+	}
+}
+
+// TestCodes: which exit code each kind of error has.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	for code, errs := range map[int][]error{
+		exitUsage:       {storeurl.ErrURL, store.ErrInvalid, fence.ErrNoToken},
+		exitForeign:     {leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, leasehold.ErrForeignLease, semaphore.ErrSize, fence.ErrForeign, admin.ErrAmbiguous, admin.ErrOccupied, admin.ErrMovedElsewhere},
+		exitAbsent:      {store.ErrNotExist, fmt.Errorf("%w: %w", store.ErrNoBucket, fs.ErrNotExist)},
+		exitUnavailable: {semaphore.ErrFull, leasehold.ErrSessionOver, store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded},
+		exitInternal:    {errors.New("no"), fs.ErrNotExist, context.Canceled},
+		exitFenced:      {fence.ErrFenced, fmt.Errorf("%w: %w", fence.ErrFenced, leasehold.ErrLost)},
+		exitHeld:        {leasehold.ErrHeld, admin.ErrTokenChanged},
+		exitLost:        {leasehold.ErrLost},
+		exitDenied:      {store.ErrDenied},
+		exitUnsafe:      {probe.ErrUnproven},
+	} {
+		for _, err := range errs {
+			if got := codeOf(fmt.Errorf("wrapped: %w", err)); got != code {
+				t.Errorf("%v ends with %d, want %d", err, got, code)
+			}
+			if end, is := errors.AsType[*exit](failed(err)); !is || end.code != code {
+				t.Errorf("%v fails with %v, want %d", err, end, code)
+			}
+		}
+	}
+	if end := failed(fmt.Errorf("it is %w", &exit{5, store.ErrDenied})); end.Error() != "it is exit code 5: access denied" {
+		t.Errorf("an exit has become %v", end)
+	}
+	if end := stopped(syscall.SIGTERM, nil); end.code != 143 {
+		t.Errorf("a signal ends with %v", end)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +68,61 @@ func TestLeaseInTable(t *testing.T) {
 	} {
 		if got := strings.Join(lease(tt.term), " "); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.term, got, tt.want)
+		}
+	}
+}
+
+// TestHistoryThatBreaksOff: of the leases that are known the store may give some before it fails. They are shown, and then the
+// failure is. What cannot be shown is one too.
+func TestHistoryThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	memory := memstore.New()
+	for n := range 5 {
+		lock, err := leasehold.NewLock(memory, "l", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, Holder: []string{"a", "b"}[n%2]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := lock.Acquire(t.Context())
+		if err == nil {
+			err = lease.Release(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := strings.TrimSuffix(strings.Repeat("long/", store.MaxKey/5+1)[:store.MaxKey], "/")
+	for name, tt := range map[string]struct {
+		st    store.Store
+		key   string
+		out   io.Writer
+		limit int
+		shows int // leases
+		want  string
+	}{
+		"all":           {memory, "l", nil, 0, 5, "<nil>"},
+		"some":          {memory, "l", nil, 3, 3, "<nil>"},
+		"it breaks off": {&tiredStore{Store: memory}, "l", nil, 0, 1, "exit code 77: "},
+		"stdout":        {memory, "l", brokenWriter{}, 0, 0, "exit code 70: cannot write to stdout: full"},
+		"a long name":   {memory, long, nil, 0, 0, "exit code 64: "},
+	} {
+		for _, output := range []string{"text", "json"} {
+			var out, said bytes.Buffer
+			a := &app{stdout: &out, console: console{w: &said}}
+			a.output = output
+			if tt.out != nil {
+				a.stdout = tt.out
+			}
+			if tired, is := tt.st.(*tiredStore); is {
+				tired.reads = 0
+			}
+			err := a.terms(t.Context(), target{name: "l", key: tt.key, store: tt.st, url: "mem:///l", layout: leasehold.LayoutEpochs}, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs}, tt.limit)
+			shows := strings.Count(out.String(), "\n")
+			if output == "text" && shows > 0 {
+				shows-- // the head
+			}
+			if !strings.HasPrefix(fmt.Sprint(err), tt.want) || shows != tt.shows || said.Len() > 0 {
+				t.Errorf("%s as %s: it shows %d leases, says %q and ends with %v; want %d and %s", name, output, shows, &said, err, tt.shows, tt.want)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -16,11 +17,11 @@ import (
 // too long for other layouts is in none of them.
 func TestLockElsewhere(t *testing.T) {
 	t.Parallel()
-	const record = `{"format":1,"token":7,"state":"free","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","renewed_at":"2026-01-01T00:00:00Z"%s}`
+	const text = `{"format":1,"token":7,"state":"free","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","renewed_at":"2026-01-01T00:00:00Z"%s}`
 	long := strings.TrimSuffix(strings.Repeat("long/", store.MaxKey/5+1)[:store.MaxKey], "/")
 	st := memstore.New()
 	for key, body := range map[string]string{
-		"o": fmt.Sprintf(record, ""), "e/0000000001.json": fmt.Sprintf(record, `,"layout":"epochs"`), "i/0000000001.json": fmt.Sprintf(record, `,"layout":"epochs","if_match":true`), long: fmt.Sprintf(record, ""),
+		"o": fmt.Sprintf(text, ""), "e/0000000001.json": fmt.Sprintf(text, `,"layout":"epochs"`), "i/0000000001.json": fmt.Sprintf(text, `,"layout":"epochs","if_match":true`), long: fmt.Sprintf(text, ""),
 		"m": `{"format":1,"state":"held","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","layout":"marker","renewed_at":"2026-01-01T00:00:00Z"}`,
 	} {
 		if _, err := st.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
@@ -62,6 +63,69 @@ func TestLockElsewhere(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%.10s in %s: %q, want %q", tt.key, tt.layout, got, tt.want)
+		}
+	}
+}
+
+// TestWhatIsWrongWithALock: which exit code an error has, and what it says of a lock that lies elsewhere. A lock that is where it
+// was looked for is not looked for elsewhere.
+func TestWhatIsWrongWithALock(t *testing.T) {
+	t.Parallel()
+	const text = `{"format":1,"token":7,"state":"free","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","renewed_at":"2026-01-01T00:00:00Z"%s}`
+	st := memstore.New()
+	for key, body := range map[string]string{
+		"e/0000000001.json": fmt.Sprintf(text, `,"layout":"epochs","if_match":true`),
+		"both":              fmt.Sprintf(text, ""), "both/0000000001.json": fmt.Sprintf(text, `,"layout":"epochs","if_match":true`),
+	} {
+		if _, err := st.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sem, err := semaphore.New(st, "s", 3, &semaphore.Options{Holder: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seat, err := sem.Acquire(t.Context(), 1)
+	if err == nil {
+		err = errors.Join(seat.Release(t.Context()), sem.Close(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		epochs = "exit code 65: e has the layout epochs, not object: give --layout epochs"
+		seats  = "exit code 65: s is a semaphore with 3 seats: leasehold run takes them with --slots 3"
+	)
+	for _, tt := range []struct {
+		key  string
+		err  error
+		want string
+	}{
+		{"e", nil, "<nil>"},
+		{"e", leasehold.ErrForeignObject, epochs},
+		{"e", &store.Error{Op: "get", Key: "e", Kind: store.ErrInvalid}, epochs},
+		{"e", fmt.Errorf("%w: %w", leasehold.ErrForeignObject, leasehold.ErrMoved), "exit code 65: "},
+		{"e", record.ErrIfMatch, "exit code 65: e is used with If-Match: "},
+		{"e", record.ErrNoIfMatch, "exit code 65: e is used without If-Match: "},
+		{"e", &store.Error{Op: "get", Key: "e", Kind: store.ErrDenied}, "exit code 77: "},
+		{"e", semaphore.ErrSize, "exit code 65: " + semaphore.ErrSize.Error()},
+		{"s", semaphore.ErrSize, seats},
+		{"s", leasehold.ErrForeignObject, seats},
+		{"none", leasehold.ErrForeignObject, "exit code 65: " + leasehold.ErrForeignObject.Error()},
+		{"none", &store.Error{Op: "get", Key: "none", Kind: store.ErrInvalid}, "exit code 64: "},
+	} {
+		p := target{name: tt.key, key: tt.key, store: st, layout: leasehold.LayoutObject}
+		if got := fmt.Sprint(explain(t.Context(), p, tt.err)); !strings.HasPrefix(got, tt.want) || strings.Contains(got, "give --layout") != strings.Contains(tt.want, "give --layout") {
+			t.Errorf("%s, %v: %s, want %s", tt.key, tt.err, got, tt.want)
+		}
+	}
+	for key, want := range map[string]string{"both": "<nil>", "e": epochs, "s": "exit code 65: ", "none": "<nil>"} {
+		lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := inspect(t.Context(), target{name: key, key: key, store: st, layout: leasehold.LayoutObject}, lock); !strings.HasPrefix(fmt.Sprint(err), want) || info.Exists != (key == "both") {
+			t.Errorf("%s: %+v, %v, want %s", key, info, err, want)
 		}
 	}
 }

@@ -1,10 +1,26 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
 )
+
+// timesOpen is how often this process has a directory open.
+func timesOpen(t *testing.T, dir string) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files are open, %v", len(files), err)
+	}
+	for _, f := range files {
+		if to, err := os.Readlink(f); err == nil && to == dir {
+			n++
+		}
+	}
+	return n
+}
 
 // TestWaitForLeaseOpensNothing: a wait for a directory that another has locked leaves no file open, however long it is, and ends
 // when the other does.
@@ -14,19 +30,7 @@ func TestWaitForLeaseOpensNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := func() (n int) {
-		t.Helper()
-		files, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%d files are open, %v", len(files), err)
-		}
-		for _, f := range files {
-			if to, err := os.Readlink(f); err == nil && to == dir {
-				n++
-			}
-		}
-		return n
-	}
+	open := func() int { return timesOpen(t, dir) }
 	unlock, taken := lockDir(dir)
 	if taken || open() != 1 {
 		t.Fatalf("taken %v, and %d are open", taken, open())
@@ -47,14 +51,74 @@ func TestWaitForLeaseOpensNothing(t *testing.T) {
 	if n := open(); n != 0 {
 		t.Errorf("at the end %d are open", n)
 	}
+	if unlock, taken = lockDir(filepath.Join(dir, "none")); taken {
+		t.Error("a directory that is not there is locked")
+	}
+	unlock()
+}
+
+// TestLeaseInUse: a lease that another process uses is waited for, until the time is over.
+func TestLeaseInUse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f := leaseFile(filepath.Join(dir, "lease"))
+	first, err := f.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = f.lock(over); err == nil || err.Error() != "exit code 69: another leasehold uses a lease in "+dir {
+		t.Errorf("the second ends with %v", err)
+	}
+	got := make(chan error)
+	go func() {
+		second, wrong := f.lock(t.Context())
+		if wrong == nil {
+			second()
+		}
+		got <- wrong
+	}()
+	first()
+	if err = <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadableByOthers: by which permissions others can read a file.
+func TestReadableByOthers(t *testing.T) {
+	t.Parallel()
+	at := filepath.Join(t.TempDir(), "lease")
+	if err := os.WriteFile(at, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o700: false, 0o633: false, 0o640: true, 0o604: true} {
+		if err := os.Chmod(at, mode); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := readableByOthers(info); got != want {
+			t.Errorf("%v: %v", mode, got)
+		}
+	}
 }
 
 // TestSyncOfDirectory: a file system that cannot flush a directory is as good as one that has.
 func TestSyncOfDirectory(t *testing.T) {
 	t.Parallel()
-	for dir, fails := range map[string]bool{t.TempDir(): false, "/proc": false, t.TempDir() + "/none": true} {
+	here, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, fails := range map[string]bool{here: false, "/proc": false, here + "/none": true} {
 		if err := syncDir(dir); (err != nil) != fails {
 			t.Errorf("%s: %v", dir, err)
 		}
+	}
+	if n := timesOpen(t, here); n != 0 {
+		t.Errorf("it is open %d times", n)
 	}
 }

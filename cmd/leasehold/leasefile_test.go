@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +56,42 @@ func TestLeaseFileIsTried(t *testing.T) {
 	f := leaseFile(filepath.Join(t.TempDir(), "none", "lease"))
 	if err := f.writable(); err == nil || !strings.HasPrefix(err.Error(), "exit code 64: --file "+string(f)+": it cannot be written: open ") {
 		t.Error(err)
+	}
+}
+
+// TestReadLease: what is read as a lease, and what is said of all else.
+func TestReadLease(t *testing.T) {
+	t.Parallel()
+	const lease = `{"format":1,"key":"l","layout":"object","token":7,"ttl_ms":60000,"expires_at":"2026-01-02T03:04:05Z","write_id":"x.1"}`
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"lease": lease, "garbage": "garbage", "empty": "",
+		"large": lease + strings.Repeat(" ", maxLease-len(lease)), "too-large": lease + strings.Repeat(" ", maxLease-len(lease)+1),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "dir"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"lease":     "",
+		"large":     "",
+		"too-large": "exit code 65: FILE is not a detached lease that this version understands: it has more than 262144 bytes",
+		"garbage":   "exit code 65: FILE is not a detached lease that this version understands: ",
+		"empty":     "exit code 65: FILE is not a detached lease that this version understands: ",
+		"dir":       "exit code 66: cannot read the lease: FILE is not a regular file: name one, or write - for a lease on stdin",
+		"none":      "exit code 66: there is no lease: open FILE: ",
+	} {
+		f := leaseFile(filepath.Join(dir, name))
+		d, err := f.read()
+		if want = strings.ReplaceAll(want, "FILE", string(f)); want == "" && (err != nil || d.Token != 7) || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%s: %+v, %v; want %s", name, d, err, want)
+		}
+	}
+	if err := leaseFile(filepath.Join(dir, "none", "lease")).write(leasehold.Detached{Key: "l"}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("where there is no directory it is written: %v", err)
 	}
 }
 

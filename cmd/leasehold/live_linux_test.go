@@ -145,3 +145,33 @@ func TestWatchOnTerminal(t *testing.T) {
 	v.Press(t, "q")
 	v.Ends(t, 0)
 }
+
+// A semaphore that appears ends the view of a lock that there was none of. It is watched in lines.
+func TestSemaphoreAppearsOnTerminal(t *testing.T) {
+	t.Parallel()
+	if clitest.UnderTest != leasetest.Object {
+		t.Skip("a layout was chosen, so a lock is waited for")
+	}
+	store := "file://" + t.TempDir()
+	v := clitest.OnTerminal(t, store, 80, nil, "watch", "s")
+	at := v.Shows(t, 0, `state    .*absent`)
+	holder := clitest.Command(t, store, "run", "--slots", "2", "--holder", "me", "s", "--", "sh", "-c", "read line")
+	release, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	v.Shows(t, at, regexp.QuoteMeta(watchview.Leave)+`[\s\S]*elected     1 of 2 taken by me`)
+	if v.Mode(t).Lflag != v.Before.Lflag {
+		t.Error("the terminal is not given back")
+	}
+	v.Press(t, "\x03") // by the terminal's own driver
+	_ = v.Cmd.Wait()
+	if code := v.Cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d, and %q", code, v.Text())
+	}
+	_ = release.Close()
+	_ = holder.Wait() // read fails at the end of its input
+}
