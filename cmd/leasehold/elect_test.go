@@ -139,17 +139,24 @@ func TestRestAfterTerm(t *testing.T) {
 	}
 }
 
-// TestElectWithoutRecord: options of which no record can be made are refused before anything begins.
-func TestElectWithoutRecord(t *testing.T) {
+// TestElectRefuses: what cannot be is refused before anything begins, in elect as in run.
+func TestElectRefuses(t *testing.T) {
 	for _, command := range []string{"elect", "run"} {
-		var said bytes.Buffer
-		dir := t.TempDir()
-		code := exec(t.Context(), []string{command, "--holder", strings.Repeat("x", 1<<17), "file://" + dir + "/l", "--", "touch", dir + "/ran"}, io.Discard, &said)
-		if code != exitUsage || !strings.Contains(said.String(), "more than 65536") {
-			t.Errorf("%s ends with %d, and says %.200q", command, code, &said)
-		}
-		if made, err := os.ReadDir(dir); err != nil || len(made) > 0 {
-			t.Errorf("%s has made %v, %v", command, made, err)
+		for flags, says := range map[string]string{
+			"--holder " + strings.Repeat("x", 1<<17): "more than 65536",
+			"--proof none":                           "leasehold: --proof: open none: ",
+			"--claim ftp://x/y":                      "ftp",
+			"--claim a//b":                           "a//b",
+		} {
+			var said bytes.Buffer
+			dir := t.TempDir()
+			code := exec(t.Context(), append(append([]string{command}, strings.Fields(flags)...), "file://"+dir+"/l", "--", "touch", dir+"/ran"), io.Discard, &said)
+			if code != exitUsage || !strings.Contains(said.String(), says) {
+				t.Errorf("%s %.40s ends with %d, and says %.200q", command, flags, code, &said)
+			}
+			if made, err := os.ReadDir(dir); err != nil || len(made) > 0 {
+				t.Errorf("%s %.40s has made %v, %v", command, flags, made, err)
+			}
 		}
 	}
 }

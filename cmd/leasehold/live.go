@@ -29,7 +29,7 @@ func (a *app) liveLock(ctx context.Context, p target, info leasehold.Info, opts 
 	view := watchview.NewLock(p.url, info, time.Now())
 	view.Renewals = a.verbose
 	err = a.onScreen(ctx, view, func(ctx context.Context, tell func(watchview.Event)) (err error) {
-		other, err = a.lockEvents(ctx, p, opts, info.Exists || chosen, tell)
+		other, err = a.lockEvents(ctx, p, opts, info.Exists, chosen, tell)
 		return err
 	})
 	return other, err
@@ -37,9 +37,9 @@ func (a *app) liveLock(ctx context.Context, p target, info leasehold.Info, opts 
 
 // lockEvents tells a view of a lock what happens to it. It looks at the lock exactly as often as the lines do. Where the
 // layout is not known yet, it is found out when the lock appears; a semaphore that does is returned.
-func (a *app) lockEvents(ctx context.Context, p target, opts *leasehold.LockOptions, known bool, tell func(watchview.Event)) (admin.Entry, error) {
+func (a *app) lockEvents(ctx context.Context, p target, opts *leasehold.LockOptions, exists, chosen bool, tell func(watchview.Event)) (admin.Entry, error) {
 	p.store = reportingStore{p.store, tell, a.message}
-	if !known {
+	if !exists && !chosen {
 		e, err := a.appears(ctx, &p, opts, func(c leasehold.Change) error {
 			tell(watchview.Changed{Change: c, Trouble: oneLine(c.Err)})
 			return nil

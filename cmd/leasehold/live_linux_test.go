@@ -175,3 +175,37 @@ func TestSemaphoreAppearsOnTerminal(t *testing.T) {
 	_ = release.Close()
 	_ = holder.Wait() // read fails at the end of its input
 }
+
+// TestMessagesOfTerminalOnView: what would be written over a view is shown by it. Afterwards it is written to the terminal again.
+func TestMessagesOfTerminalOnView(t *testing.T) {
+	t.Parallel()
+	screen, line := clitest.Terminal(t)
+	defer func() { _ = line.Close() }()
+	var shown []watchview.Event
+	c := &console{w: line}
+	back := c.divert(func(ev watchview.Event) { shown = append(shown, ev) })
+	free := func() bool { // another message can follow
+		free := c.mu.TryLock()
+		if free {
+			c.mu.Unlock()
+		}
+		return free
+	}
+	if !free() {
+		t.Fatal("no message comes through to the view")
+	}
+	c.tell("on the view")
+	if want := []watchview.Event{watchview.Said{Text: "on the view"}}; !slices.Equal(shown, want) {
+		t.Errorf("the view shows %+v, want %+v", shown, want)
+	}
+	back()
+	if !free() {
+		t.Fatal("no message comes through after the view")
+	}
+	c.tell("on the terminal")
+	written := make([]byte, 100)
+	n, err := screen.Read(written)
+	if got := string(written[:n]); err != nil || len(shown) != 1 || got != "leasehold: on the terminal\r\n" {
+		t.Errorf("the terminal is sent %q, %v, and the view shows %+v", got, err, shown)
+	}
+}

@@ -185,7 +185,7 @@ func TestEventsOfLockForView(t *testing.T) {
 			}
 		}
 		a := &app{console: console{w: &strings.Builder{}}}
-		watch := func(key string, known bool) (end func() (admin.Entry, error)) {
+		watch := func(key string, exists, chosen bool) (end func() (admin.Entry, error)) {
 			ctx, cancel := context.WithCancel(t.Context())
 			opts := leasehold.LockOptions{Layout: leasehold.LayoutObject}
 			var e admin.Entry
@@ -194,7 +194,7 @@ func TestEventsOfLockForView(t *testing.T) {
 			lines = nil
 			go func() {
 				defer close(done)
-				e, err = a.lockEvents(ctx, target{name: key, key: key, store: st}, &opts, known, tell)
+				e, err = a.lockEvents(ctx, target{name: key, key: key, store: st}, &opts, exists, chosen, tell)
 			}()
 			return func() (admin.Entry, error) {
 				cancel()
@@ -202,7 +202,7 @@ func TestEventsOfLockForView(t *testing.T) {
 				return e, err
 			}
 		}
-		end := watch("l", false)
+		end := watch("l", false, false)
 		st.denies.Store(true)
 		time.Sleep(time.Minute)
 		st.denies.Store(false)
@@ -232,7 +232,22 @@ func TestEventsOfLockForView(t *testing.T) {
 			t.Errorf("it is told\n%s\nwant\n%s", got, want)
 		}
 
-		end = watch("s", false)
+		if lock, err = leasehold.NewLock(st, "o", &leasehold.LockOptions{Holder: "me"}); err != nil {
+			t.Fatal(err)
+		}
+		if lease, err = lock.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		end = watch("o", true, false)
+		time.Sleep(time.Second) // the next look would be later
+		if _, failed := end(); !errors.Is(failed, context.Canceled) || !slices.Equal(lines, []string{"elected me "}) {
+			t.Errorf("of a lock that is there it ends with %v, and is told %q", failed, lines)
+		}
+		if err = lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+
+		end = watch("s", false, false)
 		sem, err := semaphore.New(st, "s", 2, &semaphore.Options{Holder: "me"})
 		if err != nil {
 			t.Fatal(err)
@@ -245,7 +260,7 @@ func TestEventsOfLockForView(t *testing.T) {
 		if e, failed := end(); failed != nil || e.Semaphore == nil || e.Semaphore.Size != 2 || lines != nil {
 			t.Errorf("it ends with %+v, %v, and is told %q", e, failed, lines)
 		}
-		end = watch("s", true)
+		end = watch("s", false, true)
 		time.Sleep(time.Minute)
 		if e, failed := end(); !errors.Is(failed, context.Canceled) || e.Semaphore != nil || len(lines) == 0 {
 			t.Errorf("with the layout given it ends with %+v, %v, and is told %q", e, failed, lines)
