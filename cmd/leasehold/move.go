@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -103,7 +104,7 @@ func (h *moveCmd) run(ctx context.Context, from, to string) error {
 	switch {
 	case h.silent:
 		return &exit{h.code, nil}
-	case err != nil && h.code != 0:
+	case h.code != 0:
 		return &exit{h.code, late(err)}
 	case err != nil:
 		return failed(late(err))
@@ -122,8 +123,11 @@ func (h *moveCmd) take(ctx context.Context) (*leasehold.Lease, error) {
 		return lease.(*leasehold.Lease), nil //nolint:errcheck // there is no flag for anything else
 	}
 	end, ok := err.(*exit) //nolint:errorlint // obtain makes it
-	if !ok {
+	switch {
+	case !ok:
 		return nil, err
+	case errors.Is(end.err, leasehold.ErrMoved):
+		return nil, end.err // the move goes on from there, and may end otherwise
 	}
 	h.code = end.code
 	if h.silent = end.err == nil; h.silent {
