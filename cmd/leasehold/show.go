@@ -26,6 +26,7 @@ const (
 type show struct {
 	out        io.Writer
 	self       string // the program
+	page       string // where it is to be shown; empty: nowhere
 	server     *demoServer
 	began      time.Time
 	candidates []*player
@@ -62,12 +63,12 @@ func (a *app) show(ctx context.Context, self, dir, page string) error {
 	if err != nil {
 		return &exit{exitInternal, fmt.Errorf("cannot start the S3 server: %w", err)}
 	}
-	s := &show{out: &a.printed, self: self, server: server, began: time.Now(), news: make(chan news, 64), signals: make(chan os.Signal, 8)}
+	s := &show{out: &a.printed, self: self, page: page, server: server, began: time.Now(), news: make(chan news, 64), signals: make(chan os.Signal, 8)}
 	listen(s.signals)
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
-	if page != "" {
-		err = s.open(ctx, page, &all)
+	if s.page != "" {
+		err = s.open(ctx, &all)
 	}
 	for i := range 5 {
 		if err != nil {
@@ -82,11 +83,13 @@ func (a *app) show(ctx context.Context, self, dir, page string) error {
 	if err == nil {
 		err = s.play()
 	}
-	if err == nil && page != "" {
-		err = s.stay()
-	}
 	cancel()
 	all.Wait()
+	return s.verdict(a, err)
+}
+
+// verdict is the exit for what the show has ended with. If that was no signal, or with -v, it tells what the candidates have said.
+func (s *show) verdict(a *app, err error) error {
 	end, ended := errors.AsType[*exit](err)
 	if a.verbose || err != nil && !ended {
 		for _, p := range s.candidates {
@@ -123,8 +126,8 @@ func (s *show) enter(ctx context.Context, name, dir string) (*player, error) {
 }
 
 // open has the page shown of the locks in the demo's bucket, by a process "leasehold serve".
-func (s *show) open(ctx context.Context, address string, all *sync.WaitGroup) error {
-	cmd := osexec.CommandContext(ctx, s.self, "serve", "--http", address, "--every", "1s", "s3://"+demoBucket+"?endpoint="+s.server.endpoint)
+func (s *show) open(ctx context.Context, all *sync.WaitGroup) error {
+	cmd := osexec.CommandContext(ctx, s.self, "serve", "--http", s.page, "--every", "1s", "s3://"+demoBucket+"?endpoint="+s.server.endpoint)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -228,6 +231,9 @@ func (s *show) play() error {
 	s.say("the end: %d leaders, each with a greater token, never two at once", s.turns)
 	fmt.Fprintf(s.out, "\n%d GETs and %d PUTs in all. With a bucket of yours:\n  leasehold elect s3://BUCKET/KEY -- CMD\n",
 		s.server.get.Load(), s.server.puts.Load())
+	if s.page != "" {
+		return s.stay()
+	}
 	return nil
 }
 

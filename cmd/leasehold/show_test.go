@@ -56,28 +56,33 @@ func newShow(t *testing.T) (*show, *bytes.Buffer) {
 	return s, out
 }
 
-// TestShow: what the demo shows, with its times, of the crash and of the resignation that it brings about.
+// TestShow: what the demo shows, with its times, of the crash and of the resignation that it brings about. With a page it goes on
+// after that.
 func TestShow(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s, out := newShow(t)
-		first, second, third := s.candidates[0], s.candidates[1], s.candidates[2]
-		go func() {
-			time.Sleep(500 * time.Millisecond)
-			s.news <- news{from: first, token: 5}
-			time.Sleep(6 * time.Second)
-			s.news <- news{from: first}
-			time.Sleep(200 * time.Millisecond)
-			s.news <- news{from: second, token: 6}
-			time.Sleep(2100 * time.Millisecond)
-			s.news <- news{from: third, token: 9}
-		}()
-		s.server.get.Store(41)
-		s.server.puts.Store(7)
-		if err := s.play(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		want := fmt.Sprintf(`Five candidates for one lock, in a bucket on http://127.0.0.1:9. TTL 3s.
+	for _, page := range []string{"", "127.0.0.1:9"} {
+		synctest.Test(t, func(t *testing.T) {
+			s, out := newShow(t)
+			s.page = page
+			first, second, third := s.candidates[0], s.candidates[1], s.candidates[2]
+			go func() {
+				time.Sleep(500 * time.Millisecond)
+				s.news <- news{from: first, token: 5}
+				time.Sleep(6 * time.Second)
+				s.news <- news{from: first}
+				time.Sleep(200 * time.Millisecond)
+				s.news <- news{from: second, token: 6}
+				time.Sleep(2100 * time.Millisecond)
+				s.news <- news{from: third, token: 9}
+				time.Sleep(time.Hour)
+				s.signals <- syscall.SIGINT
+			}()
+			s.server.get.Store(41)
+			s.server.puts.Store(7)
+			if err := s.play(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			want := fmt.Sprintf(`Five candidates for one lock, in a bucket on http://127.0.0.1:9. TTL 3s.
 
   0.0 s  five processes start: leasehold elect --ttl 3s … -- CMD
   0.5 s  node-1 leads with token 5
@@ -91,18 +96,26 @@ func TestShow(t *testing.T) {
 41 GETs and 7 PUTs in all. With a bucket of yours:
   leasehold elect s3://BUCKET/KEY -- CMD
 `, first.cmd.Process.Pid)
-		if out.String() != want {
-			t.Errorf("it shows\n%s\nwant\n%s", out, want)
-		}
-		if err := first.cmd.Wait(); err == nil || err.Error() != "signal: killed" {
-			t.Errorf("node-1 has ended with %v", err)
-		}
-		for i, told := range []string{"", "\n", ""} {
-			if got := s.candidates[i].stdin.(*closing).String(); got != told { //nolint:errcheck,forcetypeassert // newShow made it
-				t.Errorf("the command of node-%d was told %q, want %q", i+1, got, told)
+			if page != "" {
+				want += "\nThe candidates and the page go on until you press ^C.\n"
 			}
-		}
-	})
+			if stays := time.Since(s.began) > time.Hour; stays != (page != "") {
+				t.Errorf("with the page %q, it goes on: %v", page, stays)
+			}
+			time.Sleep(2 * time.Hour) // for the goroutine
+			if out.String() != want {
+				t.Errorf("it shows\n%s\nwant\n%s", out, want)
+			}
+			if err := first.cmd.Wait(); err == nil || err.Error() != "signal: killed" {
+				t.Errorf("node-1 has ended with %v", err)
+			}
+			for i, told := range []string{"", "\n", ""} {
+				if got := s.candidates[i].stdin.(*closing).String(); got != told { //nolint:errcheck,forcetypeassert // newShow made it
+					t.Errorf("the command of node-%d was told %q, want %q", i+1, got, told)
+				}
+			}
+		})
+	}
 }
 
 // TestShowFails: the demo fails if an election went wrong, and says how. It ends at once with a signal, also with one that
@@ -204,6 +217,35 @@ func TestShowStays(t *testing.T) {
 			t.Error("two leaders at once are no error")
 		}
 	})
+}
+
+// TestShowVerdict: a show that went well, or that a signal has ended, ends without a word, unless -v was given. What the
+// candidates have said is told of one that went wrong.
+func TestShowVerdict(t *testing.T) {
+	t.Parallel()
+	const words = "leasehold: what node-1 said: it leads\n"
+	for name, tt := range map[string]struct {
+		err     error
+		verbose bool
+		ends    string
+		says    string
+	}{
+		"well":         {nil, false, "<nil>", ""},
+		"well, -v":     {nil, true, "<nil>", words},
+		"a signal":     {stopped(syscall.SIGINT, nil), false, "exit code 130: <nil>", ""},
+		"a signal, -v": {stopped(syscall.SIGINT, nil), true, "exit code 130: <nil>", words},
+		"wrong":        {errors.New("two at once"), false, "exit code 70: two at once", words},
+	} {
+		var said bytes.Buffer
+		a := &app{console: console{w: &said, least: levelNotice}}
+		a.verbose = tt.verbose
+		p := &player{name: "node-1"}
+		p.stderr.WriteString("leasehold: it leads\n")
+		err := (&show{candidates: []*player{p}}).verdict(a, tt.err)
+		if fmt.Sprint(err) != tt.ends || said.String() != tt.says {
+			t.Errorf("%s: it ends with %v and says %q, want %s and %q", name, err, &said, tt.ends, tt.says)
+		}
+	}
 }
 
 // TestShowTells: a change of leader that the demo has not brought about is told without a time.
