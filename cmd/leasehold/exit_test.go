@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -169,6 +170,8 @@ func TestFileForALease(t *testing.T) {
 // TestOthersLog: what net/http logs is a message like all others, in JSON where that is asked for, and only with -v.
 func TestOthersLog(t *testing.T) {
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	log.SetFlags(log.LstdFlags) // as it is when a program begins
+	const text = "Unsolicited response received on idle HTTP channel"
 	for _, verbose := range []bool{false, true} {
 		args := []string{"version", "-o", "json"}
 		if verbose {
@@ -179,10 +182,40 @@ func TestOthersLog(t *testing.T) {
 			t.Fatalf("%d: %s", code, &said)
 		}
 		said.Reset()
-		log.Print("Unsolicited response received on idle HTTP channel")
+		log.Print(text)
 		var e event
-		if err := json.Unmarshal(said.Bytes(), &e); verbose != (err == nil) || verbose != (said.Len() > 0) {
+		if err := json.Unmarshal(said.Bytes(), &e); verbose != (err == nil) || verbose != (said.Len() > 0) || verbose != (e.Message == text) {
 			t.Errorf("with -v %v: %q", verbose, &said)
 		}
 	}
+}
+
+// TestMessagesDropped: a command whose stderr did not take a message says so when it takes one again.
+func TestMessagesDropped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "l"), []byte("no lock"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &failsOnce{}
+	if code := exec(t.Context(), []string{"status", "--layout", "object", "file://" + dir + "/l"}, io.Discard, s); code != exitForeign {
+		t.Errorf("exit code %d", code)
+	}
+	if want := regexp.MustCompile(`^leasehold: see https://.*\nleasehold: messages dropped because stderr took none: 1\n$`); !want.Match(s.Bytes()) {
+		t.Errorf("it says %q", s)
+	}
+}
+
+// A failsOnce does not take what is written first.
+type failsOnce struct {
+	failed bool
+	bytes.Buffer
+}
+
+func (f *failsOnce) Write(text []byte) (int, error) {
+	if !f.failed {
+		f.failed = true
+		return 0, errors.New("no space left on device")
+	}
+	return f.Buffer.Write(text)
 }

@@ -80,12 +80,12 @@ func TestCheckName(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"s3:/b/x": "did you mean s3://b/x?", "s3//b/x": "did you mean s3://b/x?", "s3:b/x": "did you mean s3://b/x?", "S3:/b/x": "did you mean s3://b/x?",
-		"s3a://b/x": "did you mean s3://b/x?", "3s://b/x": "did you mean s3://b/x?", "ss3://b/x": "did you mean s3://b/x?", "s3://b/x": "", "S3://b/x": "", "s3:///b/x": "",
+		"s3a://b/x": "did you mean s3://b/x?", "s3n:b/x": "did you mean s3://b/x?", "3s://b/x": "did you mean s3://b/x?", "ss3://b/x": "did you mean s3://b/x?", "s3://b/x": "", "S3://b/x": "", "s3:///b/x": "",
 		"s3:/b/x?region=r": "did you mean s3://b/x?", "file:/d/x": "did you mean file:///d/x?", "file//d/x": "did you mean file:///d/x?", "fiel:d/x": "did you mean file:///",
 		"file:x": "did you mean " + fileURL(beside) + "?", "file:///d/x": "", "fiel:///d/x": "did you mean file:///d/x?", "mem:x": "did you mean mem://x?",
-		"gs:/b/x": "did you mean gs://b/x?", "gs:b/x": "did you mean gs://b/x?", "gs://b/x": "", "gcs://b/x": "did you mean gs://b/x?", "sg:7": "a name has no colon",
+		"gs:/b/x": "did you mean gs://b/x?", "gs:b/x": "did you mean gs://b/x?", "gs://b/x": "", "gcs://b/x": "did you mean gs://b/x?", "GCS://b/x": "did you mean gs://b/x?", "gcs:b/x": "did you mean gs://b/x?", "sg:7": "a name has no colon",
 		"azblob:/c/x": "did you mean azblob://c/x?", "azblob://c/x": "", "az://c/x": "did you mean azblob://c/x?", "az:7": "a name has no colon", "azure:deploy": "a name has no colon",
-		"abfss://c@a/x": "", "wasb:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "https://storage.googleapis.com/b/x": "", "http:/x/y": "unknown scheme http://", "ftp://x/y": "",
+		"abfss://c@a/x": "", "abfs:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "abfss:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "wasbs:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "wasb:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "https://storage.googleapis.com/b/x": "", "http:/x/y": "unknown scheme http://", "https:/x/y": "unknown scheme https://", "ftp://x/y": "",
 		"host:/x": "neither a name nor a URL", "/x": "did you mean file:///x?", "./x": "did you mean " + fileURL(beside) + "?", "D:/x": "did you mean file:///D:/x?",
 		"": "", "l": "", "jobs/l": "", "s3/b": "", "s3": "", "file": "", "x//y": "",
 		"tile:7": "a name has no colon", "files:a": "a name has no colon", "db:a/b": "a name has no colon", "a b:c": "a name has no colon",

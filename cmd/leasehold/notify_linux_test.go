@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -90,4 +91,25 @@ func TestElectNotifies(t *testing.T) {
 		}
 		c.m.Hear("STOPPING=1")
 	}
+}
+
+// A server is ready when it answers.
+func TestServeNotifies(t *testing.T) {
+	t.Parallel()
+	store := "file://" + t.TempDir()
+	m := clitest.Manage(t, filepath.Join(t.TempDir(), "n"))
+	at := filepath.Join(t.TempDir(), "s")
+	server := m.Start(store, []string{"WATCHDOG_USEC=200000"}, "serve", "--http", "unix:"+at)
+	m.Seen = append(m.Hear("READY=1"), m.Seen...)
+	m.Hear("STATUS=serving the locks under " + store)
+	m.Hear("WATCHDOG=1")
+	if conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", at); err != nil {
+		t.Errorf("it is ready, and does not answer: %v", err)
+	} else {
+		_ = conn.Close()
+	}
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	m.Hear("STOPPING=1")
 }

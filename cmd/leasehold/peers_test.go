@@ -302,7 +302,7 @@ func TestPeersReloadMeanwhile(t *testing.T) {
 	}
 }
 
-// TestPeersAnswers: a candidate that is not of this election is refused, which -v tells; who comes back has to show its
+// TestPeersAnswers: a candidate that is not of this election, by its certificate or its token, is refused, which -v tells; who comes back has to show its
 // certificate again; and that nobody is answered any more is told.
 func TestPeersAnswers(t *testing.T) {
 	t.Parallel()
@@ -360,6 +360,12 @@ func TestPeersAnswers(t *testing.T) {
 		t.Error("who shows no certificate is let in")
 	}
 	says("TLS handshake error")
+	other := newPeerFiles(t, a)
+	other.write(t, "token", "another\n")
+	if _, err = other.peering(t).asks(t, address, peer.Question{Lock: "l", Holder: "b"}); err == nil || !strings.Contains(err.Error(), "refuses the bearer token") {
+		t.Errorf("with another token: %v", err)
+	}
+	says("leasehold: question refused from=127.0.0.1:")
 
 	p = has.peering(t)
 	if err = p.listener.Close(); err != nil {
@@ -387,7 +393,7 @@ func TestReachable(t *testing.T) {
 	}
 	for at, want := range map[address]string{
 		"10.0.0.1:8443": "10.0.0.1:8443", "[fd00::1]:8443": "[fd00::1]:8443",
-		"[::]:8443": host + ":8443", "0.0.0.0:8443": host + ":8443", "a-socket": "a-socket",
+		"[::]:8443": host + ":8443", "[fe80::1%eth0]:8443": host + ":8443", "0.0.0.0:8443": host + ":8443", "a-socket": "a-socket",
 	} {
 		if got := reachable(at); got != want {
 			t.Errorf("%s is reached at %s, want %s", at, got, want)

@@ -231,7 +231,6 @@ func (a *app) openQuorum(ctx context.Context, name string) (*quorumstore.Store, 
 	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
-	a.at = p.store
 	return p.store.(*quorumstore.Store), nil //nolint:errcheck // no other store has such a URL
 }
 

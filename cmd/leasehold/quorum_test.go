@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
@@ -17,6 +18,7 @@ import (
 func TestQuorumStands(t *testing.T) {
 	t.Parallel()
 	votes, half := quorumstore.MemberStatus{Place: "a", Whole: true}, quorumstore.MemberStatus{Place: "b", Whole: true, Next: 4}
+	began := quorumstore.MemberStatus{Place: "b", Whole: true, Next: 1}
 	filled, fails := quorumstore.MemberStatus{Place: "c"}, quorumstore.MemberStatus{Place: "d", Whole: true, Err: &store.Error{Kind: store.ErrDenied}}
 	lost := quorumstore.MemberStatus{Place: "e", Whole: true, Err: fmt.Errorf("x: %w", quorumstore.ErrLost)}
 	for _, tt := range []struct {
@@ -30,6 +32,7 @@ func TestQuorumStands(t *testing.T) {
 		{[]quorumstore.MemberStatus{votes, votes, filled, fails, lost}, exitUnavailable, "quorum://m: 2 of 5 members vote, and it takes 3: nobody can acquire or renew until they are back"},
 		{[]quorumstore.MemberStatus{votes, half, votes}, exitUnsafe, "quorum://m: a change of its members was broken off: leasehold quorum repair settles it"},
 		{[]quorumstore.MemberStatus{votes, half, fails}, exitUnsafe, "quorum://m: a change of its members was broken off: leasehold quorum repair settles it"},
+		{[]quorumstore.MemberStatus{votes, began, votes}, exitUnsafe, "quorum://m: a change of its members was broken off: leasehold quorum repair settles it"},
 		{[]quorumstore.MemberStatus{filled, half, fails}, exitUnavailable, "quorum://m: 1 of 3 members vote, and it takes 2: nobody can acquire or renew until they are back"},
 	} {
 		err := quorumStands("quorum://m?secret", tt.members)
@@ -44,6 +47,7 @@ func TestQuorumStands(t *testing.T) {
 	}{
 		{votes, "votes", "-"},
 		{half, "votes", "it has accepted configuration 4, and no majority has: leasehold quorum repair settles it"},
+		{began, "votes", "it has accepted configuration 1, and no majority has: leasehold quorum repair settles it"},
 		{filled, "being filled", "leasehold quorum repair brings it what it lacks"},
 		{fails, "fails", "access denied"},
 		{lost, "lost", "it has not what it had: leasehold quorum replace puts a new member there"},
@@ -108,5 +112,32 @@ func TestMembersAreTold(t *testing.T) {
 		"leasehold: the quorum's member file:///a fails, and the others go on: it has lost its objects: see leasehold quorum replace --help\n" +
 		"leasehold: the quorum's member file:///a answers again, after 1.235s\n"; said.String() != want {
 		t.Errorf("it says\n%swant\n%s", said.String(), want)
+	}
+}
+
+// A named is a member that is called so.
+type named struct {
+	store.Store
+	name string
+}
+
+func (n named) String() string { return n.name }
+
+// TestMemberToReplace: a member is named as quorum status shows it, whether or not that can be opened any more, or by a URL of
+// its store.
+func TestMemberToReplace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	st, err := quorumstore.New([]store.Store{named{memstore.New(), "gone://a"}, named{memstore.New(), "file:///b"}, named{memstore.New(), "file://" + dir}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = st.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]string{"gone://a": "gone://a", "file://" + dir + "/": "file://" + dir, "gone://b": ""} {
+		if got, wrong := (&app{}).placeOf(t.Context(), st, url); got != want || (wrong == nil) != (want != "") {
+			t.Errorf("%s is %q, %v, want %q", url, got, wrong, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // TestWaitFlag: the values of --wait, and how it is shown.
@@ -144,6 +146,22 @@ func TestGoneHolder(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
+	for _, tt := range []struct {
+		opts    leasehold.LockOptions
+		patient bool
+	}{
+		{leasehold.LockOptions{Layout: leasehold.LayoutMarker, NoIfMatch: true}, true},
+		{leasehold.LockOptions{Layout: leasehold.LayoutMarker, NoIfMatch: true, Sweep: true}, false},
+		{leasehold.LockOptions{Layout: leasehold.LayoutMarker}, false},
+		{leasehold.LockOptions{Layout: leasehold.LayoutEpochs, NoIfMatch: true}, false},
+	} {
+		h := &runCmd{job: job{opts: tt.opts, target: target{store: memstore.New(), key: "l"}}}
+		h.opts.Logger = silent
+		made, err := h.enroll()
+		if lock, is := made.(*lockContest); err != nil || !is || lock.patient != tt.patient {
+			t.Errorf("%+v: it gets %+v, %v, want one whose patience is %v", tt.opts, made, err, tt.patient)
+		}
+	}
 }
 
 // TestLineOfTheMoment: a line without an end, as it is shown on a terminal, is removed before the next message; and what the
@@ -229,4 +247,35 @@ func TestHeldInWords(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRefused: how a run ends that does not get the lock, by why. That --wait ran out is said where the store has not answered
+// till then.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	failure := func(kind error) error { return &store.Error{Op: "get", Key: "l", Kind: kind} }
+	late := func(why error) error { return fmt.Errorf("%w: %w", context.DeadlineExceeded, why) }
+	busy := &leasehold.HeldError{Info: leasehold.Info{Held: true, Holder: "a", Token: 5}}
+	for _, tt := range []struct {
+		wait  wait
+		quiet bool
+		err   error
+		want  string
+	}{
+		{wait{limit: time.Minute}, false, nil, "<nil>"},
+		{wait{}, false, busy, "exit code 4: l is held by a (token 5)"},
+		{wait{}, true, busy, "exit code 4: <nil>"},
+		{wait{limit: time.Minute}, true, busy, "exit code 4: l is held by a (token 5), and --wait 1m0s ran out"},
+		{wait{limit: time.Minute}, false, context.DeadlineExceeded, "exit code 69: the store of l did not answer; --wait 1m0s ran out"},
+		{wait{limit: time.Minute}, false, late(failure(store.ErrUnavailable)), `exit code 69: store unavailable (get "l"); --wait 1m0s ran out`},
+		{wait{limit: time.Minute}, false, late(failure(store.ErrDenied)), `exit code 77: context deadline exceeded: get "l": access denied`},
+		{wait{limit: time.Minute}, false, failure(store.ErrUnavailable), `exit code 69: get "l": store unavailable`},
+	} {
+		j, _ := newWaiter()
+		h := &runCmd{job: *j, heldCode: 4, wait: tt.wait}
+		h.quiet = tt.quiet
+		if err := h.refused(t.Context(), tt.err); fmt.Sprint(err) != tt.want {
+			t.Errorf("%v: %v, want %s", tt.err, err, tt.want)
+		}
+	}
 }

@@ -126,6 +126,11 @@ func TestSeatedReleaseFails(t *testing.T) {
 		if err := second.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("of a seat that was lost: %v", err)
 		}
+		third := take()
+		third.Abandon(errors.New("it is fenced"))
+		if err := third.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("of a seat that was lost under a session that goes on: %v", err)
+		}
 	})
 }
 

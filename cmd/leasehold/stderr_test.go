@@ -83,6 +83,14 @@ func TestBrokenStderr(t *testing.T) {
 		if want := "leasehold: third\nleasehold: messages dropped because stderr took none: 2\n"; s.String() != want {
 			t.Errorf("stderr has %q, want %q", s.String(), want)
 		}
+		s.Reset()
+		s.broken = errors.New("no space left on device")
+		c.warn("fourth")
+		s.broken = nil
+		c.warn("fifth")
+		if want := "leasehold: fifth\nleasehold: messages dropped because stderr took none: 1\n"; s.String() != want {
+			t.Errorf("stderr has %q, want %q", s.String(), want)
+		}
 	})
 }
 

@@ -196,7 +196,7 @@ func (l *prefixLines) show(s watchview.Snapshot, now time.Time) error {
 			return nil
 		}
 		l.trouble, l.since = s.Trouble, now
-		return w.app.seenChange(now, leasehold.Unreadable.String(), w.name, report{Lock: w.name, State: "unknown"}, leasehold.Info{Age: -1}, errors.New(s.Trouble))
+		return w.app.seenChange(now, leasehold.Unreadable.String(), w.name, report{Lock: w.name}, leasehold.Info{Age: -1}, errors.New(s.Trouble))
 	}
 	if l.trouble != "" {
 		l.trouble = ""
