@@ -87,7 +87,7 @@ func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 }
 
 func (a *app) root() *cobra.Command {
-	version := false
+	var version bool
 	root := &cobra.Command{
 		Use:   "leasehold",
 		Short: "Distributed locks and leader election on object storage",

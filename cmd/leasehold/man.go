@@ -17,7 +17,6 @@ import (
 func (a *app) man() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
-		Short:  "Write the manual pages to a directory",
 		Hidden: true,
 		Long: `Write the manual pages into a directory, which is made if it is not there: one for each
 command, leasehold.1, leasehold-run.1 and so on. Their date is that of the source, by

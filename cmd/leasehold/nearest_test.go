@@ -81,7 +81,7 @@ func TestCheckName(t *testing.T) {
 	for name, want := range map[string]string{
 		"s3:/b/x": "did you mean s3://b/x?", "s3//b/x": "did you mean s3://b/x?", "s3:b/x": "did you mean s3://b/x?", "S3:/b/x": "did you mean s3://b/x?",
 		"s3a://b/x": "did you mean s3://b/x?", "s3n:b/x": "did you mean s3://b/x?", "3s://b/x": "did you mean s3://b/x?", "ss3://b/x": "did you mean s3://b/x?", "s3://b/x": "", "S3://b/x": "", "s3:///b/x": "",
-		"s3:/b/x?region=r": "did you mean s3://b/x?", "file:/d/x": "did you mean file:///d/x?", "file//d/x": "did you mean file:///d/x?", "fiel:d/x": "did you mean file:///",
+		"s3:/b/x?region=r": "did you mean s3://b/x?", "file:/d/x": "did you mean file:///d/x?", "file//d/x": "did you mean file:///d/x?", "ifel://d/x": "", "fiel:d/x": "did you mean file:///",
 		"file:x": "did you mean " + fileURL(beside) + "?", "file:///d/x": "", "fiel:///d/x": "did you mean file:///d/x?", "mem:x": "did you mean mem://x?",
 		"gs:/b/x": "did you mean gs://b/x?", "gs:b/x": "did you mean gs://b/x?", "gs://b/x": "", "gcs://b/x": "did you mean gs://b/x?", "GCS://b/x": "did you mean gs://b/x?", "gcs:b/x": "did you mean gs://b/x?", "sg:7": "a name has no colon",
 		"azblob:/c/x": "did you mean azblob://c/x?", "azblob://c/x": "", "az://c/x": "did you mean azblob://c/x?", "az:7": "a name has no colon", "azure:deploy": "a name has no colon",

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -366,6 +367,10 @@ func TestPeersAnswers(t *testing.T) {
 		t.Errorf("with another token: %v", err)
 	}
 	says("leasehold: question refused from=127.0.0.1:")
+	stop()
+	if err = p.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it still listens when it has stopped: %v", err)
+	}
 
 	p = has.peering(t)
 	if err = p.listener.Close(); err != nil {

@@ -181,6 +181,7 @@ func TestSeatsInWords(t *testing.T) {
 		{semaphore.Info{Size: 3, Holders: all(a, b)}, 0, "waiting for l, which has 3 of 3 seats taken, by a and 1 more, next in line", "l has 3 of 3 seats taken, by a and 1 more"},
 		{semaphore.Info{Size: 3, Holders: all(b)}, 1, "waiting for l, which has 2 of 3 seats taken, by b, 1 before it", "l has 2 of 3 seats taken, by b"},
 		{semaphore.Info{Size: 2, Holders: all(b)}, 0, "waiting for l, which has 2 of 2 seats taken, by b, token 6, next in line", "l has 2 of 2 seats taken, by b (token 6)"},
+		{semaphore.Info{Size: 2 * rw, Holders: all(writer)}, 0, "waiting for l, which has 1048576 of 2097152 seats taken, by w, next in line", "l has 1048576 of 2097152 seats taken, by w"},
 		{semaphore.Info{Size: rw, Holders: all(a)}, 0, "waiting for l, held for reading by a, next in line", "l is held for reading by a"},
 		{semaphore.Info{Size: rw, Holders: all(writer)}, 0, "waiting for l, held for writing by w, token 7, next in line", "l is held for writing by w (token 7)"},
 	} {

@@ -318,13 +318,16 @@ const secretsOfHTTP = "the files of the token and of TLS"
 func follow(ctx context.Context, console *console, what string, files *reread.Set) {
 	now := make(chan os.Signal, 1)
 	notifyOf(now, syscall.SIGHUP)
-	go files.Follow(ctx, now, func(err error) {
-		if err != nil {
-			console.warn("%s were not reloaded, and what was read before counts: %s (mended files are read within %v, and on SIGHUP)", what, oneLine(err), reread.Every)
-			return
-		}
-		console.tell("%s were reloaded", what)
-	})
+	go files.Follow(ctx, now, func(err error) { console.reloaded(what, err) })
+}
+
+// reloaded tells what became of files that have changed.
+func (t *console) reloaded(what string, err error) {
+	if err != nil {
+		t.warn("%s were not reloaded, and what was read before counts: %s (mended files are read within %v, and on SIGHUP)", what, oneLine(err), reread.Every)
+	} else {
+		t.tell("%s were reloaded", what)
+	}
 }
 
 // ended is a context that has.

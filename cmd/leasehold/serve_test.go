@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/localhttp"
 	"github.com/leasehold/leasehold/serve"
@@ -165,6 +166,34 @@ func TestStatesAmongLocks(t *testing.T) {
 	}
 }
 
+// TestServeBounds: the flags of serve may be as small and as large as the help says.
+func TestServeBounds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		set  func(c *serveCmd)
+		says string
+	}{
+		"by default":           {func(*serveCmd) {}, ""},
+		"the shortest TTL":     {func(c *serveCmd) { c.opts.TTL = leasehold.MinTTL }, ""},
+		"the longest TTL":      {func(c *serveCmd) { c.opts.TTL = leasehold.MaxTTL }, ""},
+		"a shorter TTL":        {func(c *serveCmd) { c.opts.TTL = leasehold.MinTTL - 1 }, "--ttl 999.999999ms is not between 1s and 24h0m0s"},
+		"a longer TTL":         {func(c *serveCmd) { c.opts.TTL = leasehold.MaxTTL + 1 }, "--ttl 24h0m0.000000001s is not between 1s and 24h0m0s"},
+		"the shortest --every": {func(c *serveCmd) { c.opts.Every = time.Second }, ""},
+		"a shorter --every":    {func(c *serveCmd) { c.opts.Every = time.Second - 1 }, "--every 999.999999ms is less than 1s"},
+		"one of each": {func(c *serveCmd) {
+			c.conns, c.opts.Leases, c.opts.Waiting, c.opts.Subscribers, c.opts.Budget, c.opts.Limit = 3, 1, 1, 1, 1, 1
+		}, ""},
+		"no leases": {func(c *serveCmd) { c.opts.Leases = 0 }, "--max-leases 0 is less than 1"},
+	} {
+		c := &serveCmd{app: &app{console: console{w: io.Discard}}, listen: "127.0.0.1:0", conns: 30, given: func(string) bool { return true }}
+		c.opts.TTL, c.opts.Every, c.opts.Leases, c.opts.Waiting, c.opts.Subscribers, c.opts.Budget, c.opts.Limit = leasehold.DefaultTTL, 5*time.Second, 10, 10, 10, 10, 10
+		tt.set(c)
+		if err := c.check(); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want %q", name, err, tt.says)
+		}
+	}
+}
+
 // TestRoomForCallers: where few files may be open there are fewer connections, and of those fewer wait, unless the flags say
 // how many: then it is refused, with what to change.
 func TestRoomForCallers(t *testing.T) {
@@ -263,6 +292,34 @@ func TestServeUnanswered(t *testing.T) {
 	}
 	if want := "leasehold: serving the locks under jobs/ on http://127.0.0.1:4041\n"; said.String() != want {
 		t.Errorf("it says %q, want %q", said.String(), want)
+	}
+}
+
+// TestServeRefused: a server that cannot begin ends with the reason, and serves nothing.
+func TestServeRefused(t *testing.T) {
+	t.Parallel()
+	var said leasetest.Log
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &serveCmd{app: &app{console: console{w: &said, least: levelNotice}}, target: target{name: "jobs/"}, signals: make(chan os.Signal, 8)}
+	c.opts.TTL, c.opts.Logger = time.Hour, silent
+	st := faultstore.Wrap(memstore.New(), nil)
+	st.Inject(faultstore.Fault{Kind: faultstore.Denied})
+	if c.server, err = serve.New(st, &c.opts); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.serveOn(t.Context(), over(t, l, localhttp.Options{})) }()
+	for len(ended) == 0 {
+		if time.Sleep(time.Millisecond); said.String() != "" {
+			t.Fatalf("it says %q", said.String())
+		}
+	}
+	err = <-ended
+	if end, is := errors.AsType[*exit](err); !is || end.code != exitDenied {
+		t.Errorf("it ends with %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -372,7 +373,7 @@ if test "$1" = serve; then
 fi
 echo "leasehold: it is told $*" >&2
 for last; do :; done
-touch "$last/$5"
+echo $$ >"$last/$5"
 if test "$5" = node-2; then
 	for i in 1 2 3 4 5; do
 		until test -e "$last/node-$i"; do sleep 0.01; done
@@ -381,6 +382,30 @@ if test "$5" = node-2; then
 fi
 exec sleep 1000
 `
+
+// TestShowEnters: the demo can tell the command of a candidate to end, and hears it.
+func TestShowEnters(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the program is a script")
+	}
+	self := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(self, []byte("#!/bin/sh\nread line && echo it is told $line\n"), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	s := &show{self: self, server: &demoServer{endpoint: "http://127.0.0.1:9"}}
+	p, err := s.enter(t.Context(), "node-1", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = io.WriteString(p.stdin, "to end\n"); err != nil {
+		t.Error(err)
+	}
+	text, err := io.ReadAll(p.stdout)
+	if err = errors.Join(err, p.cmd.Wait()); err != nil || string(text) != "it is told to end\n" || len(s.candidates) != 1 {
+		t.Errorf("it says %q, %v", text, err)
+	}
+}
 
 // TestShowProcesses: the demo starts five candidates, and with a page the server that shows it; of each it tells what it has
 // said if the show fails, or with -v. None of them is left.
@@ -426,6 +451,19 @@ func TestShowProcesses(t *testing.T) { //nolint:paralleltest // a signal comes t
 			ctx = t.Context()
 		}
 		err := a.show(ctx, self, at, tt.page)
+		for i := range tt.says {
+			text, wrong := os.ReadFile(filepath.Join(at, fmt.Sprintf("node-%d", i+1)))
+			if wrong != nil {
+				t.Fatal(wrong)
+			}
+			pid, wrong := strconv.Atoi(strings.TrimSpace(string(text)))
+			if wrong != nil { // it was ended meanwhile
+				continue
+			}
+			if process, wrong := os.FindProcess(pid); wrong == nil && process.Signal(syscall.Signal(0)) == nil {
+				t.Errorf("%s: node-%d is left", name, i+1)
+			}
+		}
 		if err == nil || !regexp.MustCompile("^"+tt.ends+"$").MatchString(err.Error()) {
 			t.Errorf("%s: it ends with %v, want %s", name, err, tt.ends)
 		}

@@ -49,26 +49,28 @@ func (s sleepy) List(ctx context.Context, _, _ string) iter.Seq2[store.Entry, er
 	}
 }
 
+// questions are all that can be asked of a store.
+var questions = map[string]func(ctx context.Context, s timeoutStore) error{
+	"get": func(ctx context.Context, s timeoutStore) error { _, err := s.Get(ctx, "k", ""); return err },
+	"put": func(ctx context.Context, s timeoutStore) error {
+		_, err := s.Put(ctx, "k", nil, store.IfAbsent())
+		return err
+	},
+	"delete": func(ctx context.Context, s timeoutStore) error { return s.Delete(ctx, "k") },
+	"list": func(ctx context.Context, s timeoutStore) (err error) {
+		for _, err = range s.List(ctx, "", "") {
+			time.Sleep(2 * patience) // which is not the store's
+		}
+		return err
+	},
+}
+
 // Each answer may take as long as the patience lasts, and what is done in between does
 // not count; an answer that takes longer is an error that says so, with the exit code
 // of a store that cannot be reached.
 func TestPatience(t *testing.T) {
 	t.Parallel()
-	list := func(ctx context.Context, s timeoutStore) (err error) {
-		for _, err = range s.List(ctx, "", "") {
-			time.Sleep(2 * patience)
-		}
-		return err
-	}
-	for what, call := range map[string]func(ctx context.Context, s timeoutStore) error{
-		"get": func(ctx context.Context, s timeoutStore) error { _, err := s.Get(ctx, "k", ""); return err },
-		"put": func(ctx context.Context, s timeoutStore) error {
-			_, err := s.Put(ctx, "k", nil, store.IfAbsent())
-			return err
-		},
-		"delete": func(ctx context.Context, s timeoutStore) error { return s.Delete(ctx, "k") },
-		"list":   list,
-	} {
+	for what, call := range questions {
 		synctest.Test(t, func(t *testing.T) {
 			if err := call(t.Context(), timeoutStore{Store: sleepy{pause: patience - 1}}); err != nil {
 				t.Errorf("%s: just in time, and %v", what, err)
@@ -89,25 +91,21 @@ func TestSlowAnswersAreAnnounced(t *testing.T) {
 		pause time.Duration
 		lines int
 	}{{silence - 1, 0}, {silence + 1, 1}} {
-		synctest.Test(t, func(t *testing.T) {
-			said := &bytes.Buffer{}
-			a := &app{console: console{w: said, least: levelNotice}, at: memstore.New()}
-			s := a.withTimeout(sleepy{pause: tt.pause})
-			for range 3 {
-				if _, err := s.Get(t.Context(), "k", ""); err != nil {
-					t.Fatal(err)
-				}
-				for _, err := range s.List(t.Context(), "", "") {
-					if err != nil {
+		for what, call := range questions {
+			synctest.Test(t, func(t *testing.T) {
+				said := &bytes.Buffer{}
+				a := &app{console: console{w: said, least: levelNotice}, at: memstore.New()}
+				s := a.withTimeout(sleepy{pause: tt.pause})
+				for range 3 {
+					if err := call(t.Context(), s); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(2 * silence) // which is not the store's
 				}
-			}
-			synctest.Wait() // for what announces it
-			if n := strings.Count(said.String(), "has not answered for 5s: waiting for 30s at most\n"); n != tt.lines || n != strings.Count(said.String(), "\n") {
-				t.Errorf("after answers that took %v it is said %q", tt.pause, said)
-			}
-		})
+				synctest.Wait() // for what announces it
+				if n := strings.Count(said.String(), "has not answered for 5s: waiting for 30s at most\n"); n != tt.lines || n != strings.Count(said.String(), "\n") {
+					t.Errorf("%s: after answers that took %v it is said %q", what, tt.pause, said)
+				}
+			})
+		}
 	}
 }

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"io"
+	"testing"
+
+	"github.com/leasehold/leasehold"
+)
+
+// TestOpenLock: a lock that is looked at or written once does not wait for a store without end, and logs nothing: the command
+// says what there is to say.
+func TestOpenLock(t *testing.T) {
+	t.Parallel()
+	opts := &leasehold.LockOptions{Layout: leasehold.LayoutObject}
+	p, lock, err := (&app{console: console{w: io.Discard}}).open(t.Context(), "file://"+t.TempDir()+"/l", opts)
+	if err != nil || lock == nil {
+		t.Fatal(lock, err)
+	}
+	if _, is := p.store.(timeoutStore); !is || opts.Logger != silent {
+		t.Errorf("its store is %T, its logger %v", p.store, opts.Logger)
+	}
+}
