@@ -63,6 +63,7 @@ func TestEndOfTerm(t *testing.T) {
 		"it ended":                       {coded(3), false, nil, goesOn, ""},
 		"it ended well":                  {coded(0), false, nil, goesOn, ""},
 		"it ended, once":                 {coded(3), true, nil, 3, "no longer leading l: the command ended with code 3"},
+		"it failed, once":                {coded(1), true, nil, 1, "no longer leading l: the command ended with code 1"},
 		"it ended well, once":            {coded(0), true, nil, 0, "no longer leading l: the command ended with code 0"},
 		"the lease was lost":             {lost, false, nil, goesOn, ""},
 		"the lease was lost, once":       {lost, true, nil, 9, ""},
@@ -250,6 +251,9 @@ func TestCampaignGoesOn(t *testing.T) {
 		time.Sleep(time.Minute) // what is under way comes to its end
 		if end, is := errors.AsType[*exit](err); !is || end.code != 143 || failed.IsZero() {
 			t.Errorf("it ends with %v", err)
+		}
+		if m := &c.monitor; m.terms.acquired.Load() != 2 || m.terms.lost.Load() != 0 || m.lease.Load() != nil {
+			t.Errorf("%d terms, of which %d were lost, and a lease is held: %v", m.terms.acquired.Load(), m.terms.lost.Load(), m.lease.Load() != nil)
 		}
 	})
 }

@@ -142,7 +142,7 @@ func (c *openClaim) Settle(context.Context) error {
 // TestOneLine: an error of several lines is one in a message.
 func TestOneLine(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"a": "a", "a\n\n  b\r\n\tc \n": "a; b; c", " a": "a"} {
+	for text, want := range map[string]string{"a": "a", "a\n\n  b\r\n\tc \n": "a; b; c", " a": "a", "a\rb": "a; b"} {
 		if got := oneLine(errors.New(text)); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}

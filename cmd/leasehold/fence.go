@@ -175,7 +175,7 @@ func (g *fenceCmd) guard(ctx context.Context, name string) (*fence.Object, error
 	if err != nil {
 		return nil, err
 	}
-	g.at, g.lock = p.store, p.key
+	g.at = p.store
 	opts := g.opts
 	opts.Logger = g.console.logger()
 	return guardAt(p, &opts)

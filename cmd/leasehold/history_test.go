@@ -64,7 +64,7 @@ func TestLeaseInTable(t *testing.T) {
 			admin.Term{Info: leasehold.Info{Token: 7, Term: 1, Holder: "me\x1b", AcquiredAt: began}, Ended: ended, Why: "released", Leases: 1, First: 7},
 			`1 7 "me\x1b" 2026-01-02 03:04:05 2026-01-02 03:05:06 released`,
 		},
-		{admin.Term{Info: leasehold.Info{Token: 7, Term: 3}, Leases: 2, First: 6}, "3 6-7 - - - -"},
+		{admin.Term{Info: leasehold.Info{Token: 7, Term: 13}, Leases: 2, First: 6}, "13 6-7 - - - -"},
 	} {
 		if got := strings.Join(lease(tt.term), " "); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.term, got, tt.want)
@@ -101,6 +101,7 @@ func TestHistoryThatBreaksOff(t *testing.T) {
 	}{
 		"all":           {memory, "l", nil, 0, 5, "<nil>"},
 		"some":          {memory, "l", nil, 3, 3, "<nil>"},
+		"one":           {memory, "l", nil, 1, 1, "<nil>"},
 		"it breaks off": {&tiredStore{Store: memory}, "l", nil, 0, 1, "exit code 77: "},
 		"stdout":        {memory, "l", brokenWriter{}, 0, 0, "exit code 70: cannot write to stdout: full"},
 		"a long name":   {memory, long, nil, 0, 0, "exit code 64: "},
@@ -123,6 +124,63 @@ func TestHistoryThatBreaksOff(t *testing.T) {
 			if !strings.HasPrefix(fmt.Sprint(err), tt.want) || shows != tt.shows || said.Len() > 0 {
 				t.Errorf("%s as %s: it shows %d leases, says %q and ends with %v; want %d and %s", name, output, shows, &said, err, tt.shows, tt.want)
 			}
+		}
+	}
+}
+
+// A flakyStore denies its first read.
+type flakyStore struct {
+	*memstore.Store
+	reads int
+}
+
+func (s *flakyStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if s.reads++; s.reads == 1 {
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrDenied}
+	}
+	return s.Store.Get(ctx, key, unless)
+}
+
+// TestHistoryOfNothing: a lock without a history is told from one in another layout, from one that is not there, and from one
+// that could not be read.
+func TestHistoryOfNothing(t *testing.T) {
+	t.Parallel()
+	memory := memstore.New()
+	for key, layout := range map[string]leasehold.Layout{"o": leasehold.LayoutObject, "m": leasehold.LayoutMarker} {
+		lock, err := leasehold.NewLock(memory, key, &leasehold.LockOptions{Layout: layout, Holder: "me", Logger: silent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := lock.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = lease.Release(context.WithoutCancel(t.Context())) }()
+	}
+	lock, err := leasehold.NewLock(memory, "new", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = admin.Init(t.Context(), lock); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		st         store.Store
+		key        string
+		layout     leasehold.Layout
+		want, says string
+	}{
+		{memory, "new", leasehold.LayoutObject, "<nil>", "leasehold: nobody has held the lock new yet\n"},
+		{memory, "none", leasehold.LayoutObject, "exit code 66: there is no lock none", ""},
+		{memory, "m", leasehold.LayoutMarker, "exit code 64: --layout marker keeps no history: a release deletes the object", ""},
+		{memory, "o", leasehold.LayoutMarker, "exit code 65: o has the layout object, not marker: give --layout object", ""},
+		{&flakyStore{Store: memory}, "none", leasehold.LayoutObject, "exit code 77: ", ""},
+	} {
+		var out, said bytes.Buffer
+		a := &app{stdout: &out, console: console{w: &said}}
+		err := a.terms(t.Context(), target{name: tt.key, key: tt.key, store: tt.st, url: "mem:///" + tt.key, layout: tt.layout}, &leasehold.LockOptions{Layout: tt.layout}, 0)
+		if !strings.HasPrefix(fmt.Sprint(err), tt.want) || said.String() != tt.says || out.Len() > 0 {
+			t.Errorf("%s as %s: it writes %q, says %q and ends with %v; want %q and %s", tt.key, tt.layout, &out, &said, err, tt.says, tt.want)
 		}
 	}
 }

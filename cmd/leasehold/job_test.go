@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,8 @@ func (s *sham) Deadline() time.Time {
 	return time.Now().Add(48 * time.Hour) // later by far than the grace, which begins before it
 }
 
+func (s *sham) Err() error { return fmt.Errorf("%w: another has it", leasehold.ErrLost) }
+
 func (s *sham) Release(context.Context) error {
 	s.released++
 	return nil
@@ -53,8 +56,8 @@ func endsEarly() {
 	j.argv, j.grace = os.Args[1:], 24*time.Hour
 	lease := &sham{ends: make(chan struct{})}
 	poke(j.renewed)
-	status, err := j.supervise(lease)
-	if err != nil || !status.Expired || status.Signal != syscall.SIGTERM {
+	r := j.hold(context.Background(), lease)
+	if r.err != nil || !r.Expired || r.Signal != syscall.SIGTERM || r.lost == nil || r.lost.Error() != "another has it" || lease.released != 1 {
 		os.Exit(1)
 	}
 }
@@ -119,6 +122,23 @@ func TestLeaseFileIsDurable(t *testing.T) {
 		}
 	}
 	_ = temp.Close()
+}
+
+// TestRenewalIsTold: a renewal gives the command more time, and a failing store is told of, but neither holds up the lease.
+func TestRenewalIsTold(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	j := (&app{console: console{w: &said}}).newJob()
+	for range 2 {
+		j.opts.OnRenew(nil)
+	}
+	if n := len(j.renewed); n != 1 {
+		t.Errorf("%d renewals are to be looked at, want 1", n)
+	}
+	j.opts.OnTrouble(errors.New("no answer"))
+	if want := "leasehold: the store fails, and is tried again: no answer\n"; said.String() != want {
+		t.Errorf("it says %q, want %q", &said, want)
+	}
 }
 
 // TestTimesOfJob: which times, and which exit code for a lost lease, are refused, and for how long a command may take to
@@ -289,6 +309,11 @@ func TestSignalEndsClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, _ := newWaiter()
+		j.signals <- syscall.SIGTERM
+		if err = j.claim(claimingLease{ctx: t.Context()}); err != nil || len(j.signals) != 1 {
+			t.Errorf("with nothing to claim, a signal is not left for the command: %v", err)
+		}
+		<-j.signals
 		j.claims = claims{names: []string{"state"}, objects: []*fence.Object{o}}
 		go func() {
 			time.Sleep(10 * time.Second)

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
@@ -119,6 +122,13 @@ func TestWhatIsWrongWithALock(t *testing.T) {
 			t.Errorf("%s, %v: %s, want %s", tt.key, tt.err, got, tt.want)
 		}
 	}
+	lock, err := leasehold.NewLock(&flakyStore{Store: st}, "e", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = inspect(t.Context(), target{name: "e", key: "e", store: st, layout: leasehold.LayoutObject}, lock); !strings.HasPrefix(fmt.Sprint(err), "exit code 77: ") {
+		t.Errorf("a read that fails ends with %v", err)
+	}
 	for key, want := range map[string]string{"both": "<nil>", "e": epochs, "s": "exit code 65: ", "none": "<nil>"} {
 		lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 		if err != nil {
@@ -127,5 +137,21 @@ func TestWhatIsWrongWithALock(t *testing.T) {
 		if info, err := inspect(t.Context(), target{name: key, key: key, store: st, layout: leasehold.LayoutObject}, lock); !strings.HasPrefix(fmt.Sprint(err), want) || info.Exists != (key == "both") {
 			t.Errorf("%s: %+v, %v, want %s", key, info, err, want)
 		}
+	}
+}
+
+// TestLooksLogNothing: what a layout lacks is of no matter to who only looks.
+func TestLooksLogNothing(t *testing.T) {
+	var logged bytes.Buffer
+	leasetest.LogByDefault(t, &logged)
+	st := memstore.New()
+	p := target{name: "l", key: "l", store: st, layout: leasehold.LayoutObject}
+	if err := elsewhere(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+	p.layout = leasehold.LayoutMarker
+	err := (&app{stdout: io.Discard, console: console{w: io.Discard}}).terms(t.Context(), p, &leasehold.LockOptions{Layout: p.layout}, 0)
+	if err == nil || logged.Len() > 0 {
+		t.Errorf("it ends with %v, and logs %q", err, &logged)
 	}
 }

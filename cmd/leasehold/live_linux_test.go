@@ -80,10 +80,10 @@ func TestWatchSuspended(t *testing.T) {
 		}
 	}
 	v.Shows(t, seen, `\x1b\[H\x1b\[2J[\s\S]*state `)
-	if err := v.Cmd.Process.Signal(unix.SIGTERM); err != nil {
+	if err := v.Cmd.Process.Signal(unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	v.Ends(t, 143)
+	v.Ends(t, 129)
 }
 
 // A terminal that cannot move its cursor gets lines, and so does every one with --output json.
