@@ -37,6 +37,10 @@ func TestWatchPrefixOnTerminal(t *testing.T) {
 		}
 	}
 	v := clitest.OnTerminal(t, store, 80, []string{"NO_COLOR=1"}, "watch", "--every", "1s", "jobs/")
+	first := clitest.OnTerminal(t, store, 80, []string{"NO_COLOR=1"}, "watch", "--every", "1h", "jobs/")
+	first.Shows(t, 0, `jobs/b +free +- +`) // at once
+	first.Press(t, "q")
+	first.Ends(t, 0)
 	v.Shows(t, 0, `jobs/a +free +- +`)
 	seen := v.Shows(t, 0, `jobs/b +free +- +`)
 	holder := clitest.Command(t, store, "run", "--holder", "me", "jobs/b", "--", "sh", "-c", "read line")
@@ -62,6 +66,33 @@ func TestWatchPrefixOnTerminal(t *testing.T) {
 	v.Ends(t, 130)
 	if text := v.Text(); strings.Contains(text, "other") || regexp.MustCompile(`\x1b\[\d*m`).MatchString(text) {
 		t.Errorf("another lock, or colours: %q", text)
+	}
+}
+
+// What does not exist yet, and becomes a semaphore, is shown in lines from then on.
+func TestWatchSeatsOnTerminal(t *testing.T) {
+	t.Parallel()
+	if clitest.UnderTest != leasetest.Object {
+		t.Skip("the same in every layout")
+	}
+	store := "file://" + t.TempDir()
+	v := clitest.OnTerminal(t, store, 80, []string{"NO_COLOR=1"}, "watch", "s")
+	seen := v.Shows(t, 0, `state    absent`)
+	holder := clitest.Command(t, store, "run", "--slots", "2", "--holder", "me", "s", "--", "sh", "-c", "read line")
+	release, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	v.Shows(t, seen, regexp.QuoteMeta(watchview.Leave)+`[\s\S]* elected     1 of 2 taken by me `)
+	_ = release.Close()
+	_ = holder.Wait()  // read fails at the end of its input
+	v.Press(t, "\x03") // by the terminal's own driver
+	_ = v.Cmd.Wait()
+	if code := v.Cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d, and %q", code, v.Text())
 	}
 }
 

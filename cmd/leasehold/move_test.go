@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -106,6 +107,21 @@ func TestMoveTake(t *testing.T) {
 		lease, err := h.take(t.Context())
 		if lease != nil || !errors.Is(err, tt.want) || h.code != tt.code || h.silent != tt.silent {
 			t.Errorf("%v: it gets %v, %v, the code %d, silent %v; want %d, %v", tt.why, lease, err, h.code, h.silent, tt.code, tt.silent)
+		}
+	}
+}
+
+// TestMoveTTL: the bounds of --ttl. What cannot be is found before a store is asked.
+func TestMoveTTL(t *testing.T) {
+	t.Parallel()
+	at := "file://" + t.TempDir()
+	for ttl, says := range map[string]string{
+		"999ms": "--ttl 999ms is not between 1s and 24h0m0s", "1s": "there is no lock to move", "24h": "there is no lock to move", "24h1ns": "--ttl 24h0m0.000000001s is not between 1s and 24h0m0s",
+	} {
+		var said bytes.Buffer
+		code := exec(t.Context(), []string{"move", "--layout", "object", "--ttl", ttl, at + "/a", at + "/b"}, io.Discard, &said)
+		if want := map[bool]int{true: exitAbsent, false: exitUsage}[strings.Contains(says, "no lock")]; code != want || !strings.Contains(said.String(), says) {
+			t.Errorf("--ttl %s: it ends with %d and says %q, want %d, %q", ttl, code, &said, want, says)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -247,6 +249,46 @@ func TestHeldInWords(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTerms: what can be asked of a lease, up to its bounds.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                                     "",
+		"--max-hold 1s --grace 0":              "",
+		"--max-hold 999ms --grace 0":           "--max-hold 999ms is less than 1s",
+		"--max-hold 0":                         "--max-hold 0s is less than 1s",
+		"--max-hold 5s":                        "--max-hold 5s leaves the command no time before --grace 5s begins: use a longer one",
+		"--max-hold 5001ms":                    "",
+		"--hold-at-least 24h":                  "",
+		"--hold-at-least 24h1ns":               "--hold-at-least 24h0m0.000000001s is not between 0 and 24h",
+		"--hold-at-least -1ns":                 "--hold-at-least -1ns is not between 0 and 24h",
+		"--hold-at-least 1m --max-hold 1m":     "",
+		"--hold-at-least 1m1ns --max-hold 1m":  "--hold-at-least 1m0.000000001s is more than --max-hold 1m0s",
+		"--hold-at-least 1m --layout marker":   "--hold-at-least and --layout marker exclude each other: a lock that is free has no marker that could say so",
+		"--hold-at-least 0 --layout marker":    "",
+		"--hold-at-least 1m --layout epochs":   "",
+		"--max-hold 1m --layout marker":        "",
+		"--hold-at-least 1ns --layout marker":  "--hold-at-least and --layout marker exclude each other: a lock that is free has no marker that could say so",
+		"--max-hold 10s --hold-at-least 10s":   "",
+		"--max-hold 10s --hold-at-least 9s":    "",
+		"--hold-at-least 10s --grace 10s":      "",
+		"--max-hold 10s --grace 9s":            "",
+		"--max-hold 10s --grace 10s --ttl 30s": "--max-hold 10s leaves the command no time before --grace 10s begins: use a longer one",
+	} {
+		cmd := &cobra.Command{Use: "run"}
+		h := &runCmd{job: job{app: &app{}}}
+		h.flags(cmd.Flags())
+		cmd.Flags().DurationVar(&h.maxHold, "max-hold", 0, "")
+		cmd.Flags().DurationVar(&h.atLeast, "hold-at-least", 0, "")
+		if err := cmd.ParseFlags(strings.Fields("--layout object " + args)); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.checkTerms(cmd); (err != nil) != (want != "") || err != nil && err.Error() != "exit code 64: "+want {
+			t.Errorf("run %s: %v, want %q", args, err, want)
+		}
+	}
 }
 
 // TestRefused: how a run ends that does not get the lock, by why. That --wait ran out is said where the store has not answered

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/semaphore"
@@ -159,6 +161,53 @@ func TestSemaphoreOptions(t *testing.T) {
 	o.OnWait(semaphore.Place{Ahead: 2})
 	if b := <-h.blockers; b.ahead == nil || *b.ahead != 2 {
 		t.Errorf("it waits for %+v", b)
+	}
+}
+
+// TestSeatFlags: what can be asked of seats, up to its bounds, and what cannot be beside them.
+func TestSeatFlags(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]struct{ kind, says string }{
+		"":                          {"", ""},
+		"--claim c":                 {"", ""},
+		"--slots 1":                 {"slots", ""},
+		"--slots 1073741824":        {"slots", ""},
+		"--slots 1073741825":        {"slots", "--slots 1073741825 is not between 1 and 1073741824"},
+		"--slots 0":                 {"slots", "--slots 0 is not between 1 and 1073741824"},
+		"--slots 3 --weight 1":      {"slots", ""},
+		"--slots 3 --weight 3":      {"slots", ""},
+		"--slots 3 --weight 4":      {"slots", "--weight 4 is not between 1 and --slots 3"},
+		"--slots 3 --weight 0":      {"slots", "--weight 0 is not between 1 and --slots 3"},
+		"--weight 1":                {"", "--weight is for --slots, and there is none"},
+		"--fair --weight 1":         {"fair", "--weight is for --slots, and there is none"},
+		"--fair":                    {"fair", ""},
+		"--shared":                  {"shared", ""},
+		"--exclusive":               {"exclusive", ""},
+		"--fair --exclusive":        {"", "--fair and --exclusive exclude each other"},
+		"--slots 2 --shared":        {"", "--slots and --shared exclude each other"},
+		"--slots 2 --layout epochs": {"slots", "--slots and --layout epochs exclude each other: a semaphore is one object"},
+		"--fair --hold-at-least 1s": {"fair", "--fair and --hold-at-least exclude each other: whoever waits gets a seat as soon as it is free"},
+		"--fair --hold-at-least 0":  {"fair", ""},
+		"--fair --max-hold 1s":      {"fair", "--fair and --max-hold exclude each other: a seat is held for as long as the command takes; end the command with timeout(1)"},
+		"--fair --claim c":          {"fair", ""},
+		"--exclusive --claim c":     {"exclusive", ""},
+		"--slots 2 --claim c":       {"slots", "--slots and --claim exclude each other: several work at one time, so the newest token must not keep the others out"},
+		"--shared --claim c":        {"shared", "--shared and --claim exclude each other: several work at one time, so the newest token must not keep the others out"},
+		"--shared=false --fair":     {"fair", ""},
+	} {
+		cmd := &cobra.Command{Use: "run"}
+		h := &runCmd{job: job{app: &app{}}}
+		h.flags(cmd.Flags())
+		h.seats.flags(cmd.Flags())
+		cmd.Flags().DurationVar(&h.maxHold, "max-hold", 0, "")
+		cmd.Flags().DurationVar(&h.atLeast, "hold-at-least", 0, "")
+		if err := cmd.ParseFlags(strings.Fields("--layout object " + args)); err != nil {
+			t.Fatal(err)
+		}
+		kind, err := h.seats.check(cmd, h)
+		if kind != want.kind || (err != nil) != (want.says != "") || err != nil && err.Error() != "exit code 64: "+want.says {
+			t.Errorf("run %s: %q, %v, want %q, %q", args, kind, err, want.kind, want.says)
+		}
 	}
 }
 

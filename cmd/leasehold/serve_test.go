@@ -386,35 +386,6 @@ func TestServeUnreleased(t *testing.T) {
 	})
 }
 
-// TestServeLost: a server whose session was ended by others has nothing left to release, and nobody has to wait.
-func TestServeLost(t *testing.T) {
-	leasetest.Bubble(t, func(t *testing.T) {
-		var said leasetest.Log
-		st := memstore.New()
-		c := &serveCmd{app: &app{console: console{w: &said, least: levelNotice}}, signals: make(chan os.Signal, 8)}
-		c.opts.TTL, c.opts.Logger = 15*time.Second, silent
-		var err error
-		if c.server, err = serve.New(st, &c.opts); err != nil {
-			t.Fatal(err)
-		}
-		if err = c.server.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for _, key := range leasetest.Objects(t, st) {
-			if err = st.Delete(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err = c.stop(t.Context(), os.Interrupt); err != nil {
-			t.Error(err)
-		}
-		if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "stopping after interrupt") {
-			t.Errorf("it says %q", text)
-		}
-		time.Sleep(time.Minute) // the session ends
-	})
-}
-
 // TestServeStates: Terraform finds the state NAME below the path that its users configure, and its lock is where the states
 // are, at this server's address. A state that is locked when the server stops stays locked.
 func TestServeStates(t *testing.T) {

@@ -107,7 +107,7 @@ func TestMisspeltVariables(t *testing.T) {
 			}
 		}
 	}
-	for _, other := range []string{"LEASE", "STORE", "HOME", "LEASEHOLD", "AWS_REGION", "LEASEHOLD_X_SERVICE_HOST", "LEASEHOLD_PORT_8080_TCP"} {
+	for _, other := range []string{"LEASE", "STORE", "HOME", "LEASEHOLD", "AWS_REGION", "LEASEHOLD_X_SERVICE_HOST", "LEASEHOLD_PORT_8080_TCP", "LEASHLD_STOR"} {
 		if lines := misread([]string{other + "=x"}, known); len(lines) > 0 {
 			t.Errorf("%s: %q", other, lines)
 		}

@@ -70,6 +70,17 @@ func TestPrefixLines(t *testing.T) {
 			t.Errorf("step %d: it writes\n%swant\n%sand says %q, want %q", i, got, step.out, &said, step.said)
 		}
 	}
+	out.Reset()
+	w.app.output = "json"
+	other := foreign
+	other.Info.Key = "jobs/d"
+	if err := l.show(watchview.Snapshot{Rows: []watchview.Row{c, foreign, other}}, now); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), `{"time":"2026-`; !strings.HasPrefix(got, want) ||
+		!strings.HasSuffix(got, `,"event":"unreadable","lock":"file:///locks/jobs/d","state":"not a lock","abandoned":false,"cause":"it is no; lock"}`+"\n") {
+		t.Errorf("as JSON it writes %s", got)
+	}
 }
 
 // TestPrefixRefresh: no more locks than the limit are read, and the requests are counted as the store's bill has them.

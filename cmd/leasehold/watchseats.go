@@ -44,8 +44,7 @@ func (a *app) watchSeats(ctx context.Context, p target, first admin.Entry) error
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && said == err.Error():
-			continue
+		case err != nil && said == err.Error(): // it was told
 		case err != nil:
 			kind, said = leasehold.Unreadable.String(), err.Error()
 		case !info.Exists && last.Exists:

@@ -145,8 +145,12 @@ func watchSeats(t *testing.T, output string) string {
 		}
 		// It ends when its first line cannot be written, too.
 		a.stdout = shut{}
-		if err = a.watchSeats(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry); err == nil || !strings.Contains(err.Error(), "it is shut") {
-			t.Errorf("without a stdout it ends with %v", err)
+		if entry, err = admin.Inspect(t.Context(), inner, "s"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err = a.watchSeats(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != 0 {
+			t.Errorf("without a stdout it ends with %v after %v", err, time.Since(began))
 		}
 		give(third)
 		if err = sem.Close(t.Context()); err != nil {
