@@ -44,7 +44,7 @@ func TestMoveMeanwhile(t *testing.T) {
 				t.Fatal(err)
 			}
 			lock := func(key string) *leasehold.Lock {
-				l, wrong := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject, Holder: "me", TTL: leasehold.MinTTL, Logger: silent})
+				l, wrong := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject, Holder: "me", Logger: silent})
 				if wrong != nil {
 					t.Fatal(wrong)
 				}
