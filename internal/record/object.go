@@ -151,6 +151,9 @@ func open(b *bytes.Buffer, object any) {
 
 // appendUnknown writes the unknown fields, in a fixed order.
 func appendUnknown(b *bytes.Buffer, unknown map[string]json.RawMessage) {
+	if len(unknown) == 0 { // sorting none allocates too, at each renewal
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(unknown)) {
 		fmt.Fprintf(b, ",%s:%s", appendText(nil, name), unknown[name])
 	}
