@@ -1959,28 +1959,25 @@ func TestSuccessorOfOneTerm(t *testing.T) {
 	})
 }
 
-// TestElectionOfOnlookers: a candidate that only looks does so as long as somebody observes or waits.
+// TestElectionOfOnlookers: a candidate that only observes polls for as long as somebody observes.
 func TestElectionOfOnlookers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStoreOver(memstore.New())
 		e := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}})
-		for name, watch := range map[string]func(context.Context){
-			"Observe": func(ctx context.Context) {
-				for range e.Observe(ctx) {
-					t.Error("nothing happens")
-				}
-			},
-		} {
-			ctx, stop := context.WithCancel(t.Context())
-			done := make(chan bool)
-			go func() { watch(ctx); close(done) }()
-			looks := cost(st, func() { time.Sleep(time.Minute) })
-			stop()
-			<-done
-			synctest.Wait()
-			if after := cost(st, func() { time.Sleep(time.Hour) }); looks.get < 6 || after != (requests{}) {
-				t.Errorf("%s: %v while it looks, and %v afterwards", name, looks, after)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			for range e.Observe(ctx) {
+				t.Error("nothing happens")
 			}
+		}()
+		looks := cost(st, func() { time.Sleep(time.Minute) })
+		stop()
+		<-done
+		synctest.Wait()
+		if after := cost(st, func() { time.Sleep(time.Hour) }); looks.get < 6 || after != (requests{}) {
+			t.Errorf("%v while it looks, and %v afterwards", looks, after)
 		}
 	})
 }

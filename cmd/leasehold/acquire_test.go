@@ -53,7 +53,7 @@ func TestAcquireUsage(t *testing.T) {
 	}
 }
 
-// TestWaitsMinutely: who waits for a lock from the command line is told so every minute.
+// TestWaitsMinutely: acquire and run report their wait once a minute.
 func TestWaitsMinutely(t *testing.T) {
 	if clitest.UnderTest != leasetest.Object {
 		t.Skip("the record is that of an object")
@@ -79,7 +79,7 @@ func TestWaitsMinutely(t *testing.T) {
 	}
 }
 
-// A lastLine has something happen when the line of a wait is taken from the screen, which is when the wait is over.
+// A lastLine calls itself when the line about a wait is erased, which is when the wait ends.
 type lastLine func()
 
 func (f lastLine) Write(text []byte) (int, error) {
@@ -87,8 +87,8 @@ func (f lastLine) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// TestEndsWithLock: a signal that comes with the lock frees it, and a lease that is lost before others can have it is not
-// written: nobody is told of either.
+// TestEndsWithLock: if a signal arrives together with the lock, acquire releases it. If the lease is lost before it is written,
+// acquire fails. It prints no lease in either case.
 func TestEndsWithLock(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		leasetest.Bubble(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestEndsWithLock(t *testing.T) {
 	}
 }
 
-// TestLeaseFileInUse: while one uses the leases of a directory, another uses none of them, and waits no longer than it is to.
+// TestLeaseFileInUse: only one process at a time uses the leases in a directory. Another one waits until its context ends.
 func TestLeaseFileInUse(t *testing.T) {
 	t.Parallel()
 	file := leaseFile(filepath.Join(t.TempDir(), "lease"))

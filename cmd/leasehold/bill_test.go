@@ -51,7 +51,7 @@ followers, computed       8  4,204,800          0     0       0       1.68
 	}
 }
 
-// TestNothingSaved: where nothing would save anything, nothing is said of it.
+// TestNothingSaved: the bill leaves out the section on savings if there are none.
 func TestNothingSaved(t *testing.T) {
 	t.Parallel()
 	c := &costCmd{app: &app{}, plan: cost.Plan{TTL: 15 * time.Second, Candidates: 3, Locks: 4, Mode: cost.Store, Layout: leasehold.LayoutObject}, name: "s3"}
@@ -112,7 +112,7 @@ func TestPricesOfMembers(t *testing.T) {
 	}
 }
 
-// TestUnknownPriceOfMembers: a member whose prices nobody knows does not cost nothing.
+// TestUnknownPriceOfMembers: a member with an unknown price is an error, not free.
 func TestUnknownPriceOfMembers(t *testing.T) {
 	t.Parallel()
 	members := url.Values{"member": {"s3://a", "s3://b", "s3://c"}}.Encode()

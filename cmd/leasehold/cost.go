@@ -147,7 +147,7 @@ func (c *costCmd) check(args []string, long bool) (err error) {
 	return c.checkPlan()
 }
 
-// priceAt finds whose prices are those of a store.
+// priceAt returns the prices for the store with that URL.
 func (c *costCmd) priceAt(storeURL string) (*cost.Price, error) {
 	if c.byURL {
 		if price, err := c.prices.Store(priceName(storeURL)); err == nil {

@@ -90,7 +90,7 @@ func (a *app) stage(page string) error {
 	return a.direct(self, page, limitOfDemo(page))
 }
 
-// limitOfDemo is how long all of it may take.
+// limitOfDemo returns how long the demo may take.
 func limitOfDemo(page string) time.Duration {
 	if page != "" {
 		return demoLimitOfPage
@@ -98,7 +98,7 @@ func limitOfDemo(page string) time.Duration {
 	return demoLimit
 }
 
-// direct has self, which is this program, run the show.
+// direct runs the show in another process of this program, self.
 func (a *app) direct(self, page string, limit time.Duration) error {
 	dir, err := os.MkdirTemp("", "leasehold-demo")
 	if err != nil {

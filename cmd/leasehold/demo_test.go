@@ -57,14 +57,14 @@ func TestDemoServerSaysNothing(t *testing.T) {
 	}
 }
 
-// TestDemoUnderGuardian: the show runs with a directory, and an environment, of its own, and ends in time. How it ends is how the demo
-// ends, and a signal is passed on to it.
+// TestDemoUnderGuardian: the show has its own directory and environment, gets signals, and ends in time. Its exit code is the
+// demo's.
 func TestDemoUnderGuardian(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the program is a script")
 	}
-	// A process that has started a guardian adopts the processes that others leave, and other tests wait for the end of
-	// those.
+	// A process that has started a guardian adopts orphans, and other tests wait until theirs have ended. So this test runs
+	// in its own process.
 	if os.Getenv("DEMO") == "" {
 		cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDemoUnderGuardian$")
 		cmd.Env = append(os.Environ(), "DEMO=alone")

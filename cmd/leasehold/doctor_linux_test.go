@@ -99,7 +99,7 @@ func TestDoctorPrices(t *testing.T) {
 	}
 }
 
-// TestDoctorTellsCost: what the tests cost at most is told before anything is sent.
+// TestDoctorTellsCost: doctor prints the maximum cost before it sends anything.
 func TestDoctorTellsCost(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
@@ -115,7 +115,7 @@ func TestDoctorTellsCost(t *testing.T) {
 	}
 }
 
-// A clinging store keeps the object that was to be deleted first.
+// A clinging store refuses to delete the first object that it is asked to.
 type clinging struct {
 	*memstore.Store
 	kept string
@@ -129,7 +129,7 @@ func (s *clinging) Delete(ctx context.Context, key string) error {
 	return s.Store.Delete(ctx, key)
 }
 
-// TestDoctorTellsWhatIsLeft: a single object that cannot be removed is told too.
+// TestDoctorTellsWhatIsLeft: doctor reports a single object that it could not remove.
 func TestDoctorTellsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestDoctorShowsProgress(t *testing.T) {
 		_ = line.Close()
 	}
 
-	// Nothing of it is left when the tests have broken off.
+	// An interrupted run leaves no objects.
 	screen, line := clitest.Terminal(t)
 	shown := make(chan string)
 	go func() {

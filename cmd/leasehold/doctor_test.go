@@ -65,7 +65,7 @@ write unquoted_etags=true among the parameters.
 	if strings.Contains(got, "$") || strings.Contains(got, "policy") || !strings.HasSuffix(got, "  TTL                     15s; at least 9s\n") {
 		t.Errorf("it says\n%s", got)
 	}
-	// Where epochs are safe without If-Match only, it says how to use them so.
+	// If epochs are safe only without If-Match, doctor says how to use them.
 	for _, tt := range []struct{ with, without, says bool }{{false, true, true}, {true, true, false}, {false, false, false}, {true, false, false}} {
 		r.Verdicts = []probe.Verdict{{Use: "epochs", Safe: tt.with}, {Use: "epochs without If-Match", Safe: tt.without}}
 		got := (&diagnosis{app: a}).text(r)

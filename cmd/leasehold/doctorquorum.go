@@ -27,8 +27,7 @@ type memberReport struct {
 	Report *probe.Report `json:"report,omitempty"`
 }
 
-// diagnoseQuorum probes each member by itself, and then the whole. What a member is found to be keeps nobody from
-// the others.
+// diagnoseQuorum probes each member and then the quorum. An unsafe or unreachable member does not stop it.
 func (d *diagnosis) diagnoseQuorum(
 	ctx context.Context, p target, quorum *quorumstore.Store, sig func() os.Signal,
 ) error {

@@ -306,8 +306,7 @@ func TestDoctorOfQuorumTellsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestDoctorOfQuorumUnheard: a report that stdout does not take is a failure, and nothing more is tried of which nobody would
-// hear.
+// TestDoctorOfQuorumUnheard: doctor fails if it cannot write a report to stdout, and probes no further members.
 func TestDoctorOfQuorumUnheard(t *testing.T) {
 	t.Parallel()
 	for _, full := range []string{"Member 1 of 3", "Verdict on s3://a\n", "The quorum", "Verdict on quorum:"} {

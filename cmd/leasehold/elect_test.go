@@ -2,13 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -19,6 +17,7 @@ import (
 	"github.com/leasehold/leasehold/internal/guardian"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -140,7 +139,7 @@ func TestRestAfterTerm(t *testing.T) {
 	}
 }
 
-// TestElectRefuses: what cannot be is refused before anything begins, in elect as in run.
+// TestElectRefuses: elect and run reject invalid flags before they create anything.
 func TestElectRefuses(t *testing.T) {
 	for _, command := range []string{"elect", "run"} {
 		for flags, says := range map[string]string{
@@ -162,35 +161,18 @@ func TestElectRefuses(t *testing.T) {
 	}
 }
 
-// A slowStore writes without saying so, and takes its time to read.
-type slowStore struct {
-	*memstore.Store
-	slow atomic.Bool
+// slowness makes writes land without an answer in time, and reads take their time.
+var slowness = []faultstore.Fault{
+	{Kind: faultstore.DelayAfter, Op: "put", Delay: time.Hour},
+	{Kind: faultstore.DelayBefore, Op: "get", Delay: 4 * time.Second},
 }
 
-func (s *slowStore) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	obj, err := s.Store.Put(ctx, key, body, only)
-	if err != nil || !s.slow.Load() {
-		return obj, err
-	}
-	<-ctx.Done()
-	return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
-}
-
-func (s *slowStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	if s.slow.Load() {
-		time.Sleep(4 * time.Second)
-	}
-	return s.Store.Get(ctx, key, unless)
-}
-
-// TestFirstCampaignFails: a store that is too slow from the beginning is an error, though it might get faster.
+// TestFirstCampaignFails: elect fails if the store is too slow for the first campaign.
 func TestFirstCampaignFails(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		j, said := newWaiter()
 		c := &electCmd{job: *j}
-		st := &slowStore{Store: memstore.New()}
-		st.slow.Store(true)
+		st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: slowness})
 		var err error
 		if c.election, err = leasehold.NewElection(st, "l", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}}); err != nil {
 			t.Fatal(err)
@@ -205,7 +187,7 @@ func TestFirstCampaignFails(t *testing.T) {
 	})
 }
 
-// A listener calls itself with each message.
+// A listener is a writer that calls itself with each message.
 type listener func(message string)
 
 func (l listener) Write(b []byte) (int, error) {
@@ -213,8 +195,8 @@ func (l listener) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestCampaignGoesOn: a candidate that has led once campaigns again after a store that is too slow, after the pause that it
-// tells.
+// TestCampaignGoesOn: if the store was too slow for a candidate that has led before, it campaigns again after the announced
+// backoff.
 func TestCampaignGoesOn(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		down := failingStore{memstore.New(), errors.New("it is not known why")}
@@ -222,7 +204,7 @@ func TestCampaignGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st := &slowStore{Store: memstore.New()}
+		st := faultstore.Wrap(memstore.New(), nil)
 		j, _ := newWaiter()
 		c := &electCmd{job: *j}
 		c.claims = claims{names: []string{"state"}, objects: []*fence.Object{o}}
@@ -233,14 +215,14 @@ func TestCampaignGoesOn(t *testing.T) {
 			switch {
 			case strings.Contains(message, "the store takes longer"):
 				failed = time.Now()
-				st.slow.Store(false)
+				st.Clear()
 			case strings.HasPrefix(message, "leasehold: leading l as me") && !failed.IsZero():
 				if took := time.Since(failed); took != 5*time.Second {
 					t.Errorf("it leads %v later", took)
 				}
 				c.signals <- syscall.SIGTERM
 			case strings.Contains(message, "campaigning again in"):
-				st.slow.Store(true)
+				st.Inject(slowness...)
 			}
 		})
 		if c.election, err = leasehold.NewElection(st, "l", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}}); err != nil {

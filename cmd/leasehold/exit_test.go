@@ -53,7 +53,7 @@ func TestErrnoIsNoOutage(t *testing.T) {
 	}
 }
 
-// TestCodes: which exit code each kind of error has.
+// TestCodes: the exit code of each kind of error.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	for code, errs := range map[int][]error{
@@ -190,7 +190,7 @@ func TestOthersLog(t *testing.T) {
 	}
 }
 
-// TestMessagesDropped: a command whose stderr did not take a message says so when it takes one again.
+// TestMessagesDropped: if stderr refuses a message, the command reports the loss with the next message.
 func TestMessagesDropped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -206,7 +206,7 @@ func TestMessagesDropped(t *testing.T) {
 	}
 }
 
-// A failsOnce does not take what is written first.
+// A failsOnce is a writer whose first write fails.
 type failsOnce struct {
 	failed bool
 	bytes.Buffer

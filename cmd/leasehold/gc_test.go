@@ -50,7 +50,7 @@ func TestCollectGoesOn(t *testing.T) {
 			}
 		}
 		time.Sleep(48 * time.Hour)
-		// What cannot be shown ends it, with all that it has not come to left.
+		// It stops if it cannot print a line, and leaves the remaining objects.
 		full := &app{stdout: brokenWriter{}, console: console{w: &bytes.Buffer{}}}
 		if err := full.collect(t.Context(), target{store: st, key: "jobs/"}, &admin.CollectOptions{Keep: 1, Age: leastAge}); err == nil || err.Error() != "exit code 70: cannot write to stdout: full" {
 			t.Errorf("with a full stdout it ends with %v", err)

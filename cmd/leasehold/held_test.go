@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// TestWhomAWaitIsFor: whom a wait is for, for people and for programs. A lock that its last holder keeps from others has none.
+// TestWhomAWaitIsFor: how text and JSON name the holder that a wait is for. A lock in its cooldown has only a last holder.
 func TestWhomAWaitIsFor(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)

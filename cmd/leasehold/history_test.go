@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -51,7 +52,7 @@ func TestHistoryOfFailingStore(t *testing.T) {
 	}
 }
 
-// TestLeaseInTable: what the table has of a lease, and of several of one holder.
+// TestLeaseInTable: the table's row for a lease, and for several leases of one holder.
 func TestLeaseInTable(t *testing.T) {
 	t.Parallel()
 	began, ended := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), time.Date(2026, 1, 2, 3, 5, 6, 0, time.Local)
@@ -72,8 +73,8 @@ func TestLeaseInTable(t *testing.T) {
 	}
 }
 
-// TestHistoryThatBreaksOff: of the leases that are known the store may give some before it fails. They are shown, and then the
-// failure is. What cannot be shown is one too.
+// TestHistoryThatBreaksOff: if the store fails after some leases, history prints those and then the error. It also fails if it
+// cannot write to stdout.
 func TestHistoryThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	memory := memstore.New()
@@ -128,21 +129,13 @@ func TestHistoryThatBreaksOff(t *testing.T) {
 	}
 }
 
-// A flakyStore denies its first read.
-type flakyStore struct {
-	*memstore.Store
-	reads int
+// firstReadDenied returns a store that denies its first read.
+func firstReadDenied(st store.Store) store.Store {
+	return faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.Denied, Op: "get", Nth: 1}}})
 }
 
-func (s *flakyStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	if s.reads++; s.reads == 1 {
-		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrDenied}
-	}
-	return s.Store.Get(ctx, key, unless)
-}
-
-// TestHistoryOfNothing: a lock without a history is told from one in another layout, from one that is not there, and from one
-// that could not be read.
+// TestHistoryOfNothing: history distinguishes a lock without holders so far, a lock in another layout, a missing lock and a
+// failed read.
 func TestHistoryOfNothing(t *testing.T) {
 	t.Parallel()
 	memory := memstore.New()
@@ -174,7 +167,7 @@ func TestHistoryOfNothing(t *testing.T) {
 		{memory, "none", leasehold.LayoutObject, "exit code 66: there is no lock none", ""},
 		{memory, "m", leasehold.LayoutMarker, "exit code 64: --layout marker keeps no history: a release deletes the object", ""},
 		{memory, "o", leasehold.LayoutMarker, "exit code 65: o has the layout object, not marker: give --layout object", ""},
-		{&flakyStore{Store: memory}, "none", leasehold.LayoutObject, "exit code 77: ", ""},
+		{firstReadDenied(memory), "none", leasehold.LayoutObject, "exit code 77: ", ""},
 	} {
 		var out, said bytes.Buffer
 		a := &app{stdout: &out, console: console{w: &said}}

@@ -124,7 +124,7 @@ func TestLeaseFileIsDurable(t *testing.T) {
 	_ = temp.Close()
 }
 
-// TestRenewalIsTold: a renewal gives the command more time, and a failing store is told of, but neither holds up the lease.
+// TestRenewalIsTold: a renewal extends the command's deadline, and a store outage is reported. Neither delays the lease.
 func TestRenewalIsTold(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
@@ -141,8 +141,8 @@ func TestRenewalIsTold(t *testing.T) {
 	}
 }
 
-// TestTimesOfJob: which times, and which exit code for a lost lease, are refused, and for how long a command may take to
-// end: with a short TTL it is less than the default, which would leave none to run in.
+// TestTimesOfJob: the bounds of --ttl, --grace and --lost-exit-code. With a short TTL the default grace is shorter, or no time
+// would be left to run.
 func TestTimesOfJob(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{

@@ -16,17 +16,14 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// TestLockElsewhere: a lock of the name in another layout, or a semaphore, is named with the flags that take it. A name that is
-// too long for other layouts is in none of them.
-func TestLockElsewhere(t *testing.T) {
-	t.Parallel()
-	const text = `{"format":1,"token":7,"state":"free","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","renewed_at":"2026-01-01T00:00:00Z"%s}`
-	long := strings.TrimSuffix(strings.Repeat("long/", store.MaxKey/5+1)[:store.MaxKey], "/")
+// freeLock is the record of a free lock. It has a place for further members.
+const freeLock = `{"format":1,"token":7,"state":"free","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","renewed_at":"2026-01-01T00:00:00Z"%s}`
+
+// storeWith returns a store with these objects, and the semaphore s with 3 slots.
+func storeWith(t *testing.T, objects map[string]string) store.Store {
+	t.Helper()
 	st := memstore.New()
-	for key, body := range map[string]string{
-		"o": fmt.Sprintf(text, ""), "e/0000000001.json": fmt.Sprintf(text, `,"layout":"epochs"`), "i/0000000001.json": fmt.Sprintf(text, `,"layout":"epochs","if_match":true`), long: fmt.Sprintf(text, ""),
-		"m": `{"format":1,"state":"held","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","layout":"marker","renewed_at":"2026-01-01T00:00:00Z"}`,
-	} {
+	for key, body := range objects {
 		if _, err := st.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
 			t.Fatal(err)
 		}
@@ -42,6 +39,18 @@ func TestLockElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return st
+}
+
+// TestLockElsewhere: a lock of the name in another layout, or a semaphore, is named with the flags that take it. A name that is
+// too long for other layouts is in none of them.
+func TestLockElsewhere(t *testing.T) {
+	t.Parallel()
+	long := strings.TrimSuffix(strings.Repeat("long/", store.MaxKey/5+1)[:store.MaxKey], "/")
+	st := storeWith(t, map[string]string{
+		"o": fmt.Sprintf(freeLock, ""), "e/0000000001.json": fmt.Sprintf(freeLock, `,"layout":"epochs"`), "i/0000000001.json": fmt.Sprintf(freeLock, `,"layout":"epochs","if_match":true`), long: fmt.Sprintf(freeLock, ""),
+		"m": `{"format":1,"state":"held","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","layout":"marker","renewed_at":"2026-01-01T00:00:00Z"}`,
+	})
 	for _, tt := range []struct {
 		key    string
 		layout leasehold.Layout
@@ -70,31 +79,14 @@ func TestLockElsewhere(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongWithALock: which exit code an error has, and what it says of a lock that lies elsewhere. A lock that is where it
-// was looked for is not looked for elsewhere.
+// TestWhatIsWrongWithALock: errors have their exit codes and name the layout in which the lock exists. A lock in the expected
+// layout is not searched for in others.
 func TestWhatIsWrongWithALock(t *testing.T) {
 	t.Parallel()
-	const text = `{"format":1,"token":7,"state":"free","holder":"me","address":"","ttl_ms":15000,"write_id":"x.1","session":"","renewed_at":"2026-01-01T00:00:00Z"%s}`
-	st := memstore.New()
-	for key, body := range map[string]string{
-		"e/0000000001.json": fmt.Sprintf(text, `,"layout":"epochs","if_match":true`),
-		"both":              fmt.Sprintf(text, ""), "both/0000000001.json": fmt.Sprintf(text, `,"layout":"epochs","if_match":true`),
-	} {
-		if _, err := st.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	sem, err := semaphore.New(st, "s", 3, &semaphore.Options{Holder: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	seat, err := sem.Acquire(t.Context(), 1)
-	if err == nil {
-		err = errors.Join(seat.Release(t.Context()), sem.Close(t.Context()))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := storeWith(t, map[string]string{
+		"e/0000000001.json": fmt.Sprintf(freeLock, `,"layout":"epochs","if_match":true`),
+		"both":              fmt.Sprintf(freeLock, ""), "both/0000000001.json": fmt.Sprintf(freeLock, `,"layout":"epochs","if_match":true`),
+	})
 	const (
 		epochs = "exit code 65: e has the layout epochs, not object: give --layout epochs"
 		seats  = "exit code 65: s is a semaphore with 3 seats: leasehold run takes them with --slots 3"
@@ -122,7 +114,7 @@ func TestWhatIsWrongWithALock(t *testing.T) {
 			t.Errorf("%s, %v: %s, want %s", tt.key, tt.err, got, tt.want)
 		}
 	}
-	lock, err := leasehold.NewLock(&flakyStore{Store: st}, "e", nil)
+	lock, err := leasehold.NewLock(firstReadDenied(st), "e", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +132,7 @@ func TestWhatIsWrongWithALock(t *testing.T) {
 	}
 }
 
-// TestLooksLogNothing: what a layout lacks is of no matter to who only looks.
+// TestLooksLogNothing: read-only commands do not warn about what a layout lacks.
 func TestLooksLogNothing(t *testing.T) {
 	var logged bytes.Buffer
 	leasetest.LogByDefault(t, &logged)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// timesOpen is how often this process has a directory open.
+// timesOpen returns how many of this process's descriptors refer to the directory.
 func timesOpen(t *testing.T, dir string) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/fd/*")
@@ -22,8 +22,8 @@ func timesOpen(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// TestWaitForLeaseOpensNothing: a wait for a directory that another has locked leaves no file open, however long it is, and ends
-// when the other does.
+// TestWaitForLeaseOpensNothing: a wait for a locked directory leaves no file open between tries, and ends when the directory is
+// unlocked.
 func TestWaitForLeaseOpensNothing(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -57,7 +57,7 @@ func TestWaitForLeaseOpensNothing(t *testing.T) {
 	unlock()
 }
 
-// TestLeaseInUse: a lease that another process uses is waited for, until the time is over.
+// TestLeaseInUse: a command waits for a lease in use by another process until its timeout.
 func TestLeaseInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -85,7 +85,7 @@ func TestLeaseInUse(t *testing.T) {
 	}
 }
 
-// TestReadableByOthers: by which permissions others can read a file.
+// TestReadableByOthers: which permissions count as readable by others.
 func TestReadableByOthers(t *testing.T) {
 	t.Parallel()
 	at := filepath.Join(t.TempDir(), "lease")
@@ -106,7 +106,7 @@ func TestReadableByOthers(t *testing.T) {
 	}
 }
 
-// TestSyncOfDirectory: a file system that cannot flush a directory is as good as one that has.
+// TestSyncOfDirectory: a file system that cannot sync directories is not an error.
 func TestSyncOfDirectory(t *testing.T) {
 	t.Parallel()
 	here, err := filepath.EvalSymlinks(t.TempDir())

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// TestVacantLeaseFile: a lease is written over nothing that may be of use, and where none can be written that is said before
-// the lock is taken.
+// TestVacantLeaseFile: acquire overwrites only a lease that has expired or was released, and reports a missing directory before it
+// takes the lock.
 func TestVacantLeaseFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func TestVacantLeaseFile(t *testing.T) {
 	}
 }
 
-// TestLeaseFileIsTried: where no lease can be written, that is said before the lock is taken.
+// TestLeaseFileIsTried: acquire reports an unwritable place before it takes the lock.
 func TestLeaseFileIsTried(t *testing.T) {
 	t.Parallel()
 	f := leaseFile(filepath.Join(t.TempDir(), "none", "lease"))
@@ -59,7 +59,7 @@ func TestLeaseFileIsTried(t *testing.T) {
 	}
 }
 
-// TestReadLease: what is read as a lease, and what is said of all else.
+// TestReadLease: which files are leases, and the errors for the others.
 func TestReadLease(t *testing.T) {
 	t.Parallel()
 	const lease = `{"format":1,"key":"l","layout":"object","token":7,"ttl_ms":60000,"expires_at":"2026-01-02T03:04:05Z","write_id":"x.1"}`
@@ -95,7 +95,7 @@ func TestReadLease(t *testing.T) {
 	}
 }
 
-// TestLeaseFileThroughLink: a lease is written to where a link leads, and the link stays.
+// TestLeaseFileThroughLink: a lease is written to a symlink's target, and the link stays.
 func TestLeaseFileThroughLink(t *testing.T) {
 	t.Parallel()
 	at, link := filepath.Join(t.TempDir(), "lease"), filepath.Join(t.TempDir(), "link")

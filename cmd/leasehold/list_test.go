@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// TestListAsTable: the table of all locks under a prefix, whose layouts are shown if one of them is not an object.
+// TestListAsTable: the table of all locks under a prefix has a layout column if any layout is not object.
 func TestListAsTable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestListAsTable(t *testing.T) {
 	})
 }
 
-// TestRowOfLock: what the table has of a lock, in each of its states.
+// TestRowOfLock: the table's row for each state of a lock.
 func TestRowOfLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestWatchPrefixOnTerminal(t *testing.T) {
 	}
 }
 
-// What does not exist yet, and becomes a semaphore, is shown in lines from then on.
+// A name that becomes a semaphore is shown in lines from then on.
 func TestWatchSeatsOnTerminal(t *testing.T) {
 	t.Parallel()
 	if clitest.UnderTest != leasetest.Object {
@@ -177,14 +177,11 @@ func TestWatchOnTerminal(t *testing.T) {
 	v.Ends(t, 0)
 }
 
-// A semaphore that appears ends the view of a lock that there was none of. It is watched in lines.
+// A semaphore that appears ends the view of a lock that did not exist. From then on its changes are lines.
 func TestSemaphoreAppearsOnTerminal(t *testing.T) {
 	t.Parallel()
-	if clitest.UnderTest != leasetest.Object {
-		t.Skip("a layout was chosen, so a lock is waited for")
-	}
 	store := "file://" + t.TempDir()
-	v := clitest.OnTerminal(t, store, 80, nil, "watch", "s")
+	v := clitest.OnTerminal(t, store, 80, []string{"LEASEHOLD_LAYOUT="}, "watch", "s") // a layout would mean a lock
 	at := v.Shows(t, 0, `state    .*absent`)
 	holder := clitest.Command(t, store, "run", "--slots", "2", "--holder", "me", "s", "--", "sh", "-c", "read line")
 	release, err := holder.StdinPipe()
@@ -194,20 +191,23 @@ func TestSemaphoreAppearsOnTerminal(t *testing.T) {
 	if err := holder.Start(); err != nil {
 		t.Fatal(err)
 	}
-	v.Shows(t, at, regexp.QuoteMeta(watchview.Leave)+`[\s\S]*elected     1 of 2 taken by me`)
+	at = v.Shows(t, at, regexp.QuoteMeta(watchview.Leave)+`(?s:.*) elected +1 of 2 taken by me  token \d+\r\n`)
 	if v.Mode(t).Lflag != v.Before.Lflag {
 		t.Error("the terminal is not given back")
 	}
-	v.Press(t, "\x03") // by the terminal's own driver
-	_ = v.Cmd.Wait()
-	if code := v.Cmd.ProcessState.ExitCode(); code != 130 {
-		t.Errorf("exit code %d, and %q", code, v.Text())
+	if err := release.Close(); err != nil {
+		t.Fatal(err)
 	}
-	_ = release.Close()
 	_ = holder.Wait() // read fails at the end of its input
+	v.Shows(t, at, `resigned +0 of 2 taken  last token \d+\r\n`)
+	v.Press(t, "\x03") // the terminal's driver makes a signal of it
+	_ = v.Cmd.Wait()
+	if code, after := v.Cmd.ProcessState.ExitCode(), v.Mode(t); code != 130 || *after != *v.Before {
+		t.Errorf("exit code %d, and the terminal's mode is %+v, and was %+v", code, after, v.Before)
+	}
 }
 
-// TestMessagesOfTerminalOnView: what would be written over a view is shown by it. Afterwards it is written to the terminal again.
+// TestMessagesOfTerminalOnView: a view shows messages that would overwrite it. After it ends, they go to the terminal again.
 func TestMessagesOfTerminalOnView(t *testing.T) {
 	t.Parallel()
 	screen, line := clitest.Terminal(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/leasehold/leasehold/store/filestore"
 )
 
-// TestMoveMeanwhile: a move that waits for the lock ends well when another run of it is done meanwhile. A lock that vanishes
-// meanwhile was not moved, and is not made again.
+// TestMoveMeanwhile: a move that waits for the lock succeeds if another run completes it. A lock that is deleted meanwhile was
+// not moved, and is not recreated.
 func TestMoveMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -85,8 +85,8 @@ func TestMoveMeanwhile(t *testing.T) {
 	}
 }
 
-// TestMoveTake: why a move does not get the lock is its exit code. That another run of the move has sealed it used to be the
-// code of whatever went wrong later.
+// TestMoveTake: the reason why a move does not get the lock decides its exit code, unless another run has sealed the lock: then
+// the move continues, and a later error decides.
 func TestMoveTake(t *testing.T) {
 	t.Parallel()
 	held := &leasehold.HeldError{Info: leasehold.Info{Holder: "a"}}
@@ -111,7 +111,7 @@ func TestMoveTake(t *testing.T) {
 	}
 }
 
-// TestMoveTTL: the bounds of --ttl. What cannot be is found before a store is asked.
+// TestMoveTTL: move checks the bounds of --ttl before it sends anything.
 func TestMoveTTL(t *testing.T) {
 	t.Parallel()
 	at := "file://" + t.TempDir()

@@ -93,7 +93,7 @@ func TestElectNotifies(t *testing.T) {
 	}
 }
 
-// A server is ready when it answers.
+// A server tells systemd that it is ready when it answers.
 func TestServeNotifies(t *testing.T) {
 	t.Parallel()
 	store := "file://" + t.TempDir()

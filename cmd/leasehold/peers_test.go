@@ -96,7 +96,7 @@ func (d peerFiles) shown(t *testing.T, address string) []byte {
 	return c.ConnectionState().PeerCertificates[0].Raw
 }
 
-// asks asks until there is an answer in time. A busy machine may take longer for one than a client waits.
+// asks retries until an answer comes in time, because a busy machine may take longer than a client waits.
 func (p *peering) asks(t *testing.T, address string, q peer.Question) (peer.Leadership, error) {
 	t.Helper()
 	for {

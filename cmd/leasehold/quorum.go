@@ -226,7 +226,7 @@ func (a *app) openQuorum(ctx context.Context, name string) (*quorumstore.Store, 
 	if !strings.HasPrefix(name, "quorum://") {
 		return nil, usage("%s is no quorum: %s", shown(name), quorumForms)
 	}
-	// Who looks at all members needs nobody to tell of one.
+	// Commands on all members report each of them, so the quorum's own warnings are dropped.
 	p := target{name: name, storeURL: name, opening: opening{mkdir: a.mkdir}}
 	if err := p.open(ctx); err != nil {
 		return nil, err
@@ -234,7 +234,7 @@ func (a *app) openQuorum(ctx context.Context, name string) (*quorumstore.Store, 
 	return p.store.(*quorumstore.Store), nil //nolint:errcheck // no other store has such a URL
 }
 
-// openMember opens the store of an argument, whose directory is left to the first write.
+// openMember opens the store of an argument. The first write creates its directory.
 func (a *app) openMember(ctx context.Context, what, url string) (store.Store, error) {
 	switch {
 	case !strings.Contains(url, "://"):
@@ -249,7 +249,7 @@ func (a *app) openMember(ctx context.Context, what, url string) (store.Store, er
 	return p.store, nil
 }
 
-// placeOf is how a quorum calls the member with that URL.
+// placeOf returns the quorum's name for the member with that URL.
 func (a *app) placeOf(ctx context.Context, st *quorumstore.Store, url string) (string, error) {
 	_, members, err := st.Status(ctx)
 	if err != nil {

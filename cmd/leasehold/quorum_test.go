@@ -115,7 +115,7 @@ func TestMembersAreTold(t *testing.T) {
 	}
 }
 
-// A named is a member that is called so.
+// A named is a member with that name.
 type named struct {
 	store.Store
 	name string
@@ -123,8 +123,8 @@ type named struct {
 
 func (n named) String() string { return n.name }
 
-// TestMemberToReplace: a member is named as quorum status shows it, whether or not that can be opened any more, or by a URL of
-// its store.
+// TestMemberToReplace: a member can be given as in the output of quorum status, even if it can no longer be opened, or by a URL
+// of its store.
 func TestMemberToReplace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -251,7 +251,7 @@ func TestHeldInWords(t *testing.T) {
 	})
 }
 
-// TestTerms: what can be asked of a lease, up to its bounds.
+// TestTerms: the flags for a lease, and their bounds.
 func TestTerms(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -291,8 +291,8 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// TestRefused: how a run ends that does not get the lock, by why. That --wait ran out is said where the store has not answered
-// till then.
+// TestRefused: the exit code of a run that does not get the lock, by reason. If the store has not answered by the end of --wait,
+// the message says so.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	failure := func(kind error) error { return &store.Error{Op: "get", Key: "l", Kind: kind} }

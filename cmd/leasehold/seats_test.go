@@ -164,7 +164,7 @@ func TestSemaphoreOptions(t *testing.T) {
 	}
 }
 
-// TestSeatFlags: what can be asked of seats, up to its bounds, and what cannot be beside them.
+// TestSeatFlags: the flags for semaphores, their bounds, and the flags that exclude them.
 func TestSeatFlags(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]struct{ kind, says string }{

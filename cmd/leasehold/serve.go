@@ -321,7 +321,7 @@ func follow(ctx context.Context, console *console, what string, files *reread.Se
 	go files.Follow(ctx, now, func(err error) { console.reloaded(what, err) })
 }
 
-// reloaded tells what became of files that have changed.
+// reloaded reports that files were reloaded, or why not.
 func (t *console) reloaded(what string, err error) {
 	if err != nil {
 		t.warn("%s were not reloaded, and what was read before counts: %s (mended files are read within %v, and on SIGHUP)", what, oneLine(err), reread.Every)

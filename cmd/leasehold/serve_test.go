@@ -166,7 +166,7 @@ func TestStatesAmongLocks(t *testing.T) {
 	}
 }
 
-// TestServeBounds: the flags of serve may be as small and as large as the help says.
+// TestServeBounds: the bounds of serve's flags are those in its help.
 func TestServeBounds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -295,7 +295,7 @@ func TestServeUnanswered(t *testing.T) {
 	}
 }
 
-// TestServeRefused: a server that cannot begin ends with the reason, and serves nothing.
+// TestServeRefused: a server that cannot start exits with the reason and serves nothing.
 func TestServeRefused(t *testing.T) {
 	t.Parallel()
 	var said leasetest.Log

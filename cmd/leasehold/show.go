@@ -88,7 +88,7 @@ func (a *app) show(ctx context.Context, self, dir, page string) error {
 	return s.verdict(a, err)
 }
 
-// verdict is the exit for what the show has ended with. If that was no signal, or with -v, it tells what the candidates have said.
+// verdict returns the exit for the show's error. With -v, and after a failure that was no signal, it prints the candidates' output.
 func (s *show) verdict(a *app, err error) error {
 	end, ended := errors.AsType[*exit](err)
 	if a.verbose || err != nil && !ended {

@@ -57,8 +57,8 @@ func newShow(t *testing.T) (*show, *bytes.Buffer) {
 	return s, out
 }
 
-// TestShow: what the demo shows, with its times, of the crash and of the resignation that it brings about. With a page it goes on
-// after that.
+// TestShow: the demo's output, with its times, about the crash and the resignation that it causes. With a page, the demo then
+// continues.
 func TestShow(t *testing.T) {
 	t.Parallel()
 	for _, page := range []string{"", "127.0.0.1:9"} {
@@ -220,8 +220,8 @@ func TestShowStays(t *testing.T) {
 	})
 }
 
-// TestShowVerdict: a show that went well, or that a signal has ended, ends without a word, unless -v was given. What the
-// candidates have said is told of one that went wrong.
+// TestShowVerdict: a show that succeeded or was ended by a signal prints nothing more without -v. One that failed prints the
+// candidates' output.
 func TestShowVerdict(t *testing.T) {
 	t.Parallel()
 	const words = "leasehold: what node-1 said: it leads\n"
@@ -383,7 +383,7 @@ fi
 exec sleep 1000
 `
 
-// TestShowEnters: the demo can tell the command of a candidate to end, and hears it.
+// TestShowEnters: the demo can end a candidate's command, and reads its output.
 func TestShowEnters(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

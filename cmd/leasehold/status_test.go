@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// TestOpenLock: a lock that is looked at or written once does not wait for a store without end, and logs nothing: the command
-// says what there is to say.
+// TestOpenLock: a command that reads or writes a lock once bounds its requests and logs nothing, because it prints the error
+// itself.
 func TestOpenLock(t *testing.T) {
 	t.Parallel()
 	opts := &leasehold.LockOptions{Layout: leasehold.LayoutObject}

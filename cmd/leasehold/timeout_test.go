@@ -49,7 +49,7 @@ func (s sleepy) List(ctx context.Context, _, _ string) iter.Seq2[store.Entry, er
 	}
 }
 
-// questions are all that can be asked of a store.
+// questions lists all methods of a store.
 var questions = map[string]func(ctx context.Context, s timeoutStore) error{
 	"get": func(ctx context.Context, s timeoutStore) error { _, err := s.Get(ctx, "k", ""); return err },
 	"put": func(ctx context.Context, s timeoutStore) error {

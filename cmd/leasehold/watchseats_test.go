@@ -23,7 +23,7 @@ import (
 )
 
 // TestWatchSeats: what watch says of a semaphore, from its first holder until its object is deleted, at one read each 5 s.
-// A failure is told once until the store answers again, and after the end it says nothing of what was there before.
+// A failure is reported once until the store answers again. A failure after the object has vanished shows no former holders.
 func TestWatchSeats(t *testing.T) {
 	text := watchSeats(t, "text")
 	got := regexp.MustCompile(`token \d+`).ReplaceAllString(text, "token N")
@@ -143,7 +143,7 @@ func watchSeats(t *testing.T, output string) string {
 		if err = <-ended; !errors.Is(err, over) {
 			t.Errorf("it ends with %v", err)
 		}
-		// It ends when its first line cannot be written, too.
+		// It also ends if it cannot write its first line.
 		a.stdout = shut{}
 		if entry, err = admin.Inspect(t.Context(), inner, "s"); err != nil {
 			t.Fatal(err)

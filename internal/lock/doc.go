@@ -1,3 +1,3 @@
 // Package lock holds what locks, semaphores and tools share: the queue of callers within a
-// process, calls of user functions, traces, and the contexts of a release.
+// process, calls of user functions, traces, the contexts of a release, and the questions of peers.
 package lock

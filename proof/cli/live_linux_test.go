@@ -3,12 +3,9 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
-	"syscall"
 	"testing"
 
 	"github.com/leasehold/leasehold/internal/clitest"
-	"github.com/leasehold/leasehold/internal/watchview"
 )
 
 // A lock on a terminal: what happens to it is shown, in whatever size the terminal has, and a
@@ -48,33 +45,4 @@ func TestWatchOnTerminal(t *testing.T) {
 	v.Shows(t, at, `store    .*answered 0s ago`)
 	v.Press(t, "q")
 	v.Ends(t, 0)
-}
-
-// A semaphore has no view: on a terminal too its changes are lines, also where there was none at first.
-func TestLiveSemaphore(t *testing.T) {
-	t.Parallel()
-	store := "file://" + t.TempDir()
-	v := clitest.OnTerminal(t, store, 80, []string{"LEASEHOLD_LAYOUT="}, "watch", "s") // whoever names one means a lock
-	at := v.Shows(t, 0, "absent")
-	holder := clitest.Command(t, store, "run", "--slots", "2", "--holder", "me", "s", "--", "sh", "-c", "read line")
-	release, err := holder.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	at = v.Shows(t, at, regexp.QuoteMeta(watchview.Leave)+`(?s:.*) elected +1 of 2 taken by me  token \d+\r\n`)
-	if err := release.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_ = holder.Wait() // read fails at the end of its input
-	v.Shows(t, at, `resigned +0 of 2 taken  last token \d+\r\n`)
-	if err := v.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	_ = v.Cmd.Wait()
-	if code, after := v.Cmd.ProcessState.ExitCode(), v.Mode(t); code != 143 || *after != *v.Before {
-		t.Errorf("exit code %d, and the terminal's mode is %+v, and was %+v", code, after, v.Before)
-	}
 }
