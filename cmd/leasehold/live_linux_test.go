@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -234,9 +235,8 @@ func TestMessagesOfTerminalOnView(t *testing.T) {
 		t.Fatal("no message comes through after the view")
 	}
 	c.tell("on the terminal")
-	written := make([]byte, 100)
-	n, err := screen.Read(written)
-	if got := string(written[:n]); err != nil || len(shown) != 1 || got != "leasehold: on the terminal\r\n" {
+	got, err := bufio.NewReader(screen).ReadString('\n') // which a terminal may give in parts
+	if err != nil || len(shown) != 1 || got != "leasehold: on the terminal\r\n" {
 		t.Errorf("the terminal is sent %q, %v, and the view shows %+v", got, err, shown)
 	}
 }
