@@ -234,7 +234,14 @@ func TestCgroupIsEmptied(t *testing.T) {
 		close(ended)
 	}()
 	f.order("stop")
-	inState(t, me, "Z")
+	eventually(t, func() (bool, string) {
+		now := state(me)
+		return now == "Z" || now == "", "the command is in state " + now
+	})
+	looks()
+	if state(me) != "Z" {
+		t.Fatal("the command was reaped while something was left in its cgroup")
+	}
 	f.passes(45 * time.Minute) // which is more than the grace
 	f.ended(143, syscall.SIGTERM, true)
 	select {
