@@ -300,7 +300,7 @@ func (d *driver) detach(l *Lease) <-chan result {
 			return candidate.Release{}
 		}
 		d.now.waiter = waiter
-		d.traceReleasing()
+		d.tracer().Releasing(d.tracer().Times())
 		l.core.Finish(ErrDetached) // before another process can get the proof of the lease
 		return candidate.Detach{}
 	})
@@ -320,9 +320,9 @@ func (d *driver) detached(a candidate.Detached) (unused bool) {
 		r.err = fmt.Errorf("the lease of the lock %v was lost before it was detached: %w: %w", d.at, ErrLost, a.Err)
 	}
 	if errors.Is(r.err, ErrLost) {
-		d.traceLost(lease, r.err)
+		d.tracer().Lost(&lease.core, d.tracer().Times(), r.err)
 	}
-	told := d.traceReleased(lease, r.err, r.err == nil)
+	told := d.tracer().Released(&lease.core, d.tracer().Times(), r.err, r.err == nil)
 	d.lease = nil
 	unused = !d.queue.Leave()
 	lease.core.Settle(r.err, d.Past(), told)
@@ -383,16 +383,16 @@ func (l *Lock) use(ctx context.Context, d Detached, use candidate.Use, keep func
 	if err := ctx.Err(); err != nil {
 		return result{}, err
 	}
-	var a *acquiring
+	var a *lock.Acquisition
 	if use == candidate.ToHold {
-		ctx, a = l.d.begins(ctx, "", true)
+		ctx, a = l.d.traced(ctx, "", true)
 	}
 	r, err := l.useTraced(ctx, d, candidate.Attach{Proof: d.proof(), Use: use}, keep, a)
-	a.ends(err)
+	a.End(l.d.Locked, err)
 	return r, err
 }
 
-func (l *Lock) useTraced(ctx context.Context, d Detached, ev candidate.Attach, keep func(Detached) error, a *acquiring) (result, error) {
+func (l *Lock) useTraced(ctx context.Context, d Detached, ev candidate.Attach, keep func(Detached) error, a *lock.Acquisition) (result, error) {
 	if !l.d.queue.TryEnter() {
 		return result{}, l.d.heldError(nil)
 	}
@@ -404,7 +404,7 @@ func (l *Lock) useTraced(ctx context.Context, d Detached, ev candidate.Attach, k
 }
 
 // attach is for the goroutine that has the turn.
-func (d *driver) attach(ctx context.Context, of Detached, ev candidate.Attach, keep func(Detached) error, a *acquiring) (result, error) {
+func (d *driver) attach(ctx context.Context, of Detached, ev candidate.Attach, keep func(Detached) error, a *lock.Acquisition) (result, error) {
 	// An abandoned acquisition may still be in progress, and a candidate does one thing at a
 	// time.
 	select {
@@ -459,7 +459,7 @@ func (d *driver) nextIncarnation() string {
 }
 
 // beginAttach begins to use a detached lease. The channel receives one answer.
-func (d *driver) beginAttach(ctx context.Context, ev candidate.Attach, a *acquiring) <-chan result {
+func (d *driver) beginAttach(ctx context.Context, ev candidate.Attach, a *lock.Acquisition) <-chan result {
 	waiter := make(chan result, 1)
 	d.Attach(ctx, ev, func() { d.asks(ctx, waiter, asked{trace: a}) })
 	return waiter

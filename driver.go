@@ -39,13 +39,13 @@ type driver struct {
 // thousand leases under a session, whose engines rest, so what each of those keeps is counted
 // in bytes (TestMemoryOfALease).
 type present struct {
-	ctx      context.Context // of the acquisition; gives requests their values
-	began    time.Time       // start of the acquisition
-	term     *term           // begins with the lease; nil: none
-	trace    *acquiring      // receives the acquisition's events; nil: none
-	waiter   chan result     // of the acquisition, until it is answered
-	seen     Info            // last holder that the acquisition waited for
-	record   record.Record   // as last seen, to detect changes
+	ctx      context.Context   // of the acquisition; gives requests their values
+	began    time.Time         // start of the acquisition
+	term     *term             // begins with the lease; nil: none
+	trace    *lock.Acquisition // receives the acquisition's events; nil: none
+	waiter   chan result       // of the acquisition, until it is answered
+	seen     Info              // last holder that the acquisition waited for
+	record   record.Record     // as last seen, to detect changes
 	exists   bool
 	last     time.Time // when the store last answered
 	failures int       // consecutive failed requests
@@ -71,8 +71,8 @@ type present struct {
 type asked struct {
 	wait  bool
 	terms candidate.Terms
-	term  *term      // begins with the lease; nil: none
-	trace *acquiring // nil: no Trace
+	term  *term             // begins with the lease; nil: none
+	trace *lock.Acquisition // nil: no Trace
 }
 
 // result is the end of an acquisition.
@@ -98,7 +98,7 @@ func (d *driver) Session(string) *engine.Session { return d.opts.Session.engineO
 
 // Watcher returns the owner of an engine that watches another holder's session.
 func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
-	return d.traceWatcher(engine.Watcher(d.Place(), session, d.opts.watching()))
+	return d.tracer().Watcher(engine.Watcher(d.Place(), session, d.opts.watching()))
 }
 
 // Context returns the context of the acquisition, or one with the values of the lease's.
@@ -190,7 +190,7 @@ func (d *driver) Free(l *lock.Lease, successor string) {
 		if successor == "" {
 			successor = d.now.longestWaiting()
 		}
-		d.traceReleasing()
+		d.tracer().Releasing(d.tracer().Times())
 		l.Finish(ErrReleased)
 		// Not in an election: Resign promises that the lock is then free for others too.
 		pass := d.now.changed == nil && d.queue.Waiting()
@@ -228,7 +228,7 @@ func (d *driver) EndLease(why error) {
 // Stepped tells the user what an event has changed. Nothing has been sent yet, so a lease has ended
 // for its user before its release is sent.
 func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) (next protocol.Event) {
-	d.traceTaken(ev)
+	d.tracer().Taken(ev, d.Until())
 	switch ev := ev.(type) {
 	case candidate.ReadDone:
 		d.now.reads++
@@ -238,7 +238,7 @@ func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) (next pro
 		d.answered(ev.Err)
 	}
 	for _, action := range actions {
-		d.traceReport(action)
+		d.tracer().Sent(action)
 		if d.report(action) {
 			next = candidate.Drop{}
 		}
@@ -255,7 +255,8 @@ func (d *driver) report(action protocol.Action) (unused bool) {
 	case candidate.Granted:
 		d.lease = new(Lease)
 		d.lease.core.Begin(d.now.ctx, d, d.Candidate().Lease().Token, termsOf(d.Candidate()))
-		d.traceGranted()
+		d.tracer().Granted(d.tracer().Times())
+		d.now.trace.Done(d.lease.core.Token, d.tracer().TookOver(), nil)
 		d.seenNew() // the lease and its holder become known together
 		d.answer(result{lease: d.lease})
 	case candidate.Renewed:
@@ -316,7 +317,7 @@ func (d *driver) refused(a candidate.Refused) {
 func (d *driver) waiting(r record.Record) {
 	seen := d.describe(r)
 	d.now.seen = seen
-	d.now.trace.waits(seen, false)
+	d.now.trace.Waits(&HeldError{Info: seen}, false, 0)
 	if d.ownSession(r) {
 		d.opts.Logger.Warn("an acquisition waits for another Lock under its own session", "lock", d.at.String(), "advice", sameSession)
 	}
@@ -391,7 +392,7 @@ func (d *driver) emit(c Change) {
 }
 
 func (d *driver) renewed() {
-	d.traceRenewed()
+	d.tracer().Renewed(d.lease.Holder(), d.lease.core.Token, d.Candidate().Lease().TTL)
 	if d.opts.OnRenew != nil {
 		lease := d.lease
 		d.call("OnRenew", func() { d.opts.OnRenew(lease) })
@@ -401,7 +402,7 @@ func (d *driver) renewed() {
 func (d *driver) lost(cause error) {
 	lease := d.lease
 	lease.core.Finish(cause)
-	d.traceLost(lease, cause)
+	d.tracer().Lost(&lease.core, d.tracer().Times(), cause)
 	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", lease.core.Token, "error", cause)
 	// The lost lease keeps others out until it is released. A TTL is enough for work that heeds
 	// its context.
@@ -424,7 +425,7 @@ func (d *driver) released(err error) (unused bool) {
 	if d.now.forgot != nil {
 		d.now.forgot.Stop()
 	}
-	told := d.traceReleased(lease, err, false)
+	told := d.tracer().Released(&lease.core, d.tracer().Times(), err, false)
 	d.seenNew() // the end of the lease and the free lock become known together
 	d.lease = nil
 	unused = !d.queue.Leave()
@@ -485,7 +486,7 @@ func (d *driver) troubled(err error) {
 	if errors.Is(err, layout.ErrNotExpired) {
 		return // the store works: a marker is not old enough to sweep yet
 	}
-	d.traceTrouble(err)
+	d.tracer().Trouble(err, d.now.failures)
 	if d.opts.OnTrouble != nil {
 		d.call("OnTrouble", func() { d.opts.OnTrouble(err) })
 		return
@@ -501,7 +502,7 @@ func (d *driver) troubled(err error) {
 // at the first call.
 type callbacks struct {
 	options lock.Callbacks // of the callbacks in the options
-	traces  *traces        // of the Trace; nil: no event so far
+	tracer  *lock.Tracer   // of the Trace; nil: none so far
 }
 
 // callbacks returns them, and creates them if necessary. The engine is locked.

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -105,7 +106,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	e := &Election{observers: map[*observer]bool{}}
 	e.mu.Rank(engine.RankElection)
 	e.watching.Rank(engine.RankWatching)
-	o.kind = KindElection
+	o.kind = locktrace.Election
 	lock, err := newLock(st, key, &o.LockOptions, func(cfg *candidate.Config) {
 		cfg.Role = candidate.Follower{Taking: o.taking(), Frequent: o.Frequent, Infrequent: o.Infrequent, Peers: o.Peers != nil}
 		cfg.Retries = o.Retries
@@ -515,7 +516,9 @@ func (e *Election) saw(c Change) {
 	case Unreadable:
 	}
 	if fresh := c.Kind == Elected || c.Kind == TakenOver; fresh || e.leading != was {
-		e.lock.d.traceLeader(e.leading, was, fresh, e.leader)
+		e.lock.d.tracer().Leader(locktrace.Leader{
+			Known: e.leading, WasKnown: was, New: fresh, Name: e.leader.Holder, Address: e.leader.Address, Token: int64(e.leader.Token),
+		})
 	}
 	for o := range e.observers {
 		if c.Kind != Renewed || e.opts.Renewals {

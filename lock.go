@@ -109,9 +109,9 @@ func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, erro
 
 // acquireFor is Acquire. If t is not nil, the term t begins with the lease.
 func (l *Lock) acquireFor(ctx context.Context, terms candidate.Terms, t *term) (*Lease, error) {
-	ctx, trace := l.d.begins(ctx, terms.Holder, false)
+	ctx, trace := l.d.traced(ctx, terms.Holder, false)
 	lease, err := l.acquireInTurn(ctx, asked{wait: true, terms: terms, term: t, trace: trace})
-	trace.ends(err)
+	trace.End(l.d.Locked, err)
 	return lease, err
 }
 
@@ -121,7 +121,7 @@ func (l *Lock) acquireInTurn(ctx context.Context, a asked) (*Lease, error) {
 		return nil, err
 	}
 	l.d.warnOwn()
-	if err := a.trace.enterQueue(ctx, &l.d); err != nil {
+	if err := l.d.enterQueue(ctx, a.trace); err != nil {
 		if !errors.Is(err, lock.ErrCrossed) {
 			return nil, l.d.heldError(err)
 		}
@@ -152,9 +152,9 @@ func (l *Lock) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, e
 	if err != nil {
 		return nil, err
 	}
-	ctx, trace := l.d.begins(ctx, terms.Holder, false)
+	ctx, trace := l.d.traced(ctx, terms.Holder, false)
 	lease, err := l.acquireAtOnce(ctx, asked{terms: terms, trace: trace})
-	trace.ends(err)
+	trace.End(l.d.Locked, err)
 	return lease, err
 }
 
@@ -305,7 +305,9 @@ func (l *Lock) Inspect(ctx context.Context) (Info, error) {
 func (l *Lock) look(ctx context.Context) (layout.Snapshot, Info, error) {
 	sent := clock.Now()
 	s, err := l.d.at.Look(ctx, "")
-	l.d.traceLook(ctx, sent, err)
+	if l.d.opts.Trace != nil {
+		l.d.Locked(func() { l.d.tracer().Looked(ctx, sent, err) })
+	}
 	switch {
 	case err != nil:
 		return s, Info{}, l.d.explain(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -993,12 +994,12 @@ func TestAcquireAnyPassesALockThatFails(t *testing.T) {
 // been granted a lease, and before anybody has it.
 func suspendedWithALease() *leasehold.LockOptions {
 	var once sync.Once
-	suspend := func(_ context.Context, e leasehold.TraceAcquireDone) {
+	suspend := func(_ context.Context, e locktrace.AcquireDone) {
 		if e.Err == nil {
 			once.Do(func() { slept.Store(int64(time.Hour)) })
 		}
 	}
-	return &leasehold.LockOptions{Layout: leasehold.LayoutObject, Trace: &leasehold.Trace{AcquireDone: suspend}}
+	return &leasehold.LockOptions{Layout: leasehold.LayoutObject, Trace: &locktrace.Trace{AcquireDone: suspend}}
 }
 
 // TestAcquireAnyLosesWhatItHadAtOnce: the machine is suspended while it is handed a lock that was free, and what it

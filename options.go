@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -83,7 +84,7 @@ type LockOptions struct {
 	// not affect holders under a session.
 	FastStart bool
 
-	kind TraceKind // for the Trace
+	kind locktrace.Kind // for the Trace
 
 	// PollInterval is how often a waiting acquisition polls the lock, ± 25 %. After a
 	// change of holder the first intervals are shorter: they start at 20 ms and grow by
@@ -132,7 +133,7 @@ type LockOptions struct {
 	OnTrouble func(error)
 
 	// Trace receives acquisitions, leases and requests, for metrics and spans. Default: none.
-	Trace *Trace
+	Trace *locktrace.Trace
 
 	// Logger receives what no error or callback reports, such as store errors while
 	// Acquire waits. Default: slog.Default().

@@ -182,6 +182,7 @@ type pollState struct {
 	stop       context.CancelFunc // stops the question in progress
 	asked      int64              // number of questions
 	heard      time.Time          // when a leader last answered
+	silent     string             // the leader that did not answer the last question; "": it answered
 	complained string             // the leader already reported as silent
 }
 
@@ -223,7 +224,7 @@ func (d *driver) ask(ctx context.Context, peers Peers, a candidate.PollPeer, wai
 	case !word.Of(leader):
 		d.complain(leader, fmt.Errorf("%q answers there, with token %d", said.Holder, said.Token))
 	default:
-		c.heard = time.Now()
+		c.heard, c.silent = time.Now(), ""
 	}
 	heard := candidate.PeerAnswer{Number: a.Number, Status: word, Err: err}
 	at, _ := d.at.(layout.Object) // a record proves itself in no other layout
@@ -235,10 +236,16 @@ func (d *driver) ask(ctx context.Context, peers Peers, a candidate.PollPeer, wai
 }
 
 // complain reports, once per leader, that it cannot be asked. Followers ask again and again,
-// and an unreachable address only costs requests to the store.
+// and an unreachable address only costs requests to the store. One failure is not reported: the
+// leader may have been elected a moment ago, and not know yet that its claim has landed.
 func (d *driver) complain(leader record.Record, err error) {
-	if c := &d.now.pollState; c.complained != leader.Incarnation() {
-		c.complained = leader.Incarnation()
+	c, is := &d.now.pollState, leader.Incarnation()
+	if c.silent != is {
+		c.silent = is
+		return
+	}
+	if c.complained != is {
+		c.complained = is
 		d.opts.Logger.Warn("the leader does not answer, and the store is asked instead",
 			"lock", d.at.String(), "leader", leader.Holder, "address", leader.Address, "error", err)
 	}

@@ -805,6 +805,7 @@ func TestComplaints(t *testing.T) {
 		says string
 	}{
 		"well":         {func(*peer.Leadership) error { return nil }, ""},
+		"too early":    {func(*peer.Leadership) error { return nil }, ""}, // does not know yet that it leads
 		"silence":      {func(*peer.Leadership) error { return errSilence }, errSilence.Error()},
 		"another lock": {func(l *peer.Leadership) error { l.Lock = "other"; return nil }, `it answers for the lock \"other\"`},
 		"another one":  {func(l *peer.Leadership) error { l.Incarnation = "other"; return nil }, "answers there, with token"},
@@ -827,12 +828,17 @@ func TestComplaints(t *testing.T) {
 			}()
 			for n := 1; n <= 2; n++ {
 				leader := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: fmt.Sprint("leader ", n), Address: fmt.Sprint("a:", n), Layout: leasehold.LayoutObject}})
+				var early atomic.Bool
+				early.Store(true)
 				peers.mu.Lock()
 				peers.answer = func(context.Context, peer.Question) (peer.Leadership, error) {
 					return peer.Leadership{}, c.bend(&peer.Leadership{})
 				}
 				if c.bend(&peer.Leadership{}) == nil {
 					peers.answer = func(ctx context.Context, q peer.Question) (peer.Leadership, error) {
+						if name == "too early" && early.CompareAndSwap(true, false) {
+							return peer.Leadership{Lock: q.Lock}, nil
+						}
 						said, err := peer.Attend(ctx, leader, q)
 						_ = c.bend(&said)
 						return said, err

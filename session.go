@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -27,7 +28,7 @@ type SessionOptions struct {
 	Meta      map[string]string
 	Proof     Proof
 	OnTrouble func(error)
-	Trace     *Trace // receives the session as a lease that is renewed
+	Trace     *locktrace.Trace // receives the session as a lease that is renewed
 	Logger    *slog.Logger
 
 	// OnRenew is called after each heartbeat, like the callbacks of a lock. A call that
@@ -80,7 +81,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	}
 	lo := &LockOptions{
 		TTL: so.TTL, Holder: so.Holder, Address: so.Address, Meta: so.Meta, Proof: so.Proof,
-		OnTrouble: so.OnTrouble, Trace: so.Trace, Logger: so.Logger, Layout: LayoutObject, kind: KindSession,
+		OnTrouble: so.OnTrouble, Trace: so.Trace, Logger: so.Logger, Layout: LayoutObject, kind: locktrace.Session,
 	}
 	if so.OnRenew != nil {
 		lo.OnRenew = func(*Lease) { so.OnRenew() }

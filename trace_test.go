@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -31,7 +32,7 @@ type diary struct {
 
 func newDiary(requests bool) *diary { return &diary{began: time.Now(), requests: requests} }
 
-func (d *diary) add(at time.Time, of leasehold.TraceSubject, format string, args ...any) {
+func (d *diary) add(at time.Time, of locktrace.Subject, format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	line := fmt.Sprintf(format, args...)
@@ -79,6 +80,14 @@ func why(err error) string {
 	return err.Error()
 }
 
+// holderOf is the holder that an error names.
+func holderOf(held error) string {
+	if h, ok := errors.AsType[*leasehold.HeldError](held); ok {
+		return h.Info.Holder
+	}
+	return fmt.Sprint(held)
+}
+
 func flags(of map[string]bool) string {
 	var set []string
 	for name, is := range of {
@@ -90,42 +99,42 @@ func flags(of map[string]bool) string {
 	return strings.Join(set, "")
 }
 
-func (d *diary) trace() *leasehold.Trace {
-	t := &leasehold.Trace{
-		AcquireStart: func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
-			d.add(e.Time, e.TraceSubject, "start")
+func (d *diary) trace() *locktrace.Trace {
+	t := &locktrace.Trace{
+		AcquireStart: func(ctx context.Context, e locktrace.AcquireStart) context.Context {
+			d.add(e.Time, e.Subject, "start")
 			return ctx
 		},
-		Waiting: func(_ context.Context, e leasehold.TraceWaiting) {
-			d.add(e.Time, e.TraceSubject, "waits for %s%s", e.Info.Holder, flags(map[string]bool{"local": e.Local}))
+		Waiting: func(_ context.Context, e locktrace.Waiting) {
+			d.add(e.Time, e.Subject, "waits for %s%s", holderOf(e.Held), flags(map[string]bool{"local": e.Local}))
 		},
-		AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
+		AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
 			if (e.Err == nil) != (e.Token > 0) {
-				d.add(e.Time, e.TraceSubject, "token %v, error %v", e.Token, e.Err)
+				d.add(e.Time, e.Subject, "token %v, error %v", e.Token, e.Err)
 			}
-			d.add(e.Time, e.TraceSubject, "done, %s, took %v%s", why(e.Err), e.Took,
+			d.add(e.Time, e.Subject, "done, %s, took %v%s", why(e.Err), e.Took,
 				flags(map[string]bool{"waited": e.Waited, "took over": e.TookOver, "attached": e.Attached}))
 		},
-		Renewed: func(_ context.Context, e leasehold.TraceRenewed) {
-			d.add(e.Time, e.TraceSubject, "renewed, took %v, %d requests, left %v of %v", e.Took, e.Requests, e.Left, e.TTL)
+		Renewed: func(_ context.Context, e locktrace.Renewed) {
+			d.add(e.Time, e.Subject, "renewed, took %v, %d requests, left %v of %v", e.Took, e.Requests, e.Left, e.TTL)
 		},
-		Lost: func(_ context.Context, e leasehold.TraceLost) {
-			d.add(e.Time, e.TraceSubject, "lost, %s, held %v", why(e.Cause), e.Held)
+		Lost: func(_ context.Context, e locktrace.Lost) {
+			d.add(e.Time, e.Subject, "lost, %s, held %v", why(e.Cause), e.Held)
 		},
-		Released: func(_ context.Context, e leasehold.TraceReleased) {
-			d.add(e.Time, e.TraceSubject, "released, %s, held %v, took %v%s", why(e.Err), e.Held, e.Took,
+		Released: func(_ context.Context, e locktrace.Released) {
+			d.add(e.Time, e.Subject, "released, %s, held %v, took %v%s", why(e.Err), e.Held, e.Took,
 				flags(map[string]bool{"lost": e.Lost, "detached": e.Detached}))
 		},
-		Trouble: func(_ context.Context, e leasehold.TraceTrouble) {
-			d.add(e.Time, e.TraceSubject, "trouble, %s, %d failures", why(e.Err), e.Failures)
+		Trouble: func(_ context.Context, e locktrace.Trouble) {
+			d.add(e.Time, e.Subject, "trouble, %s, %d failures", why(e.Err), e.Failures)
 		},
-		Leader: func(_ context.Context, e leasehold.TraceLeader) {
-			d.add(e.Time, e.TraceSubject, "leader %s%s", e.Info.Holder, flags(map[string]bool{"known": e.Known, "was known": e.WasKnown, "new": e.New}))
+		Leader: func(_ context.Context, e locktrace.Leader) {
+			d.add(e.Time, e.Subject, "leader %s%s", e.Name, flags(map[string]bool{"known": e.Known, "was known": e.WasKnown, "new": e.New}))
 		},
 	}
 	if d.requests {
-		t.Request = func(_ context.Context, e leasehold.TraceRequest) {
-			d.add(e.Time, e.TraceSubject, "%s, %s, took %v", e.Op, why(e.Err), e.Took)
+		t.Request = func(_ context.Context, e locktrace.Request) {
+			d.add(e.Time, e.Subject, "%s, %s, took %v", e.Op, why(e.Err), e.Took)
 		}
 	}
 	return t
@@ -513,24 +522,24 @@ func TestTraceThatHangs(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				goOn := make(chan struct{})
 				hang := func() { <-goOn }
-				trace := &leasehold.Trace{}
+				trace := &locktrace.Trace{}
 				switch name {
 				case "Waiting":
-					trace.Waiting = func(context.Context, leasehold.TraceWaiting) { hang() }
+					trace.Waiting = func(context.Context, locktrace.Waiting) { hang() }
 				case "AcquireDone":
-					trace.AcquireDone = func(context.Context, leasehold.TraceAcquireDone) { hang() }
+					trace.AcquireDone = func(context.Context, locktrace.AcquireDone) { hang() }
 				case "Renewed":
-					trace.Renewed = func(context.Context, leasehold.TraceRenewed) { hang() }
+					trace.Renewed = func(context.Context, locktrace.Renewed) { hang() }
 				case "Lost":
-					trace.Lost = func(context.Context, leasehold.TraceLost) { hang() }
+					trace.Lost = func(context.Context, locktrace.Lost) { hang() }
 				case "Released":
-					trace.Released = func(context.Context, leasehold.TraceReleased) { hang() }
+					trace.Released = func(context.Context, locktrace.Released) { hang() }
 				case "Trouble":
-					trace.Trouble = func(context.Context, leasehold.TraceTrouble) { hang() }
+					trace.Trouble = func(context.Context, locktrace.Trouble) { hang() }
 				case "Leader":
-					trace.Leader = func(context.Context, leasehold.TraceLeader) { hang() }
+					trace.Leader = func(context.Context, locktrace.Leader) { hang() }
 				case "Request":
-					trace.Request = func(context.Context, leasehold.TraceRequest) { hang() }
+					trace.Request = func(context.Context, locktrace.Request) { hang() }
 				}
 				var log leasetest.Log
 				st := newStore()
@@ -565,7 +574,7 @@ func TestTraceDropsEvents(t *testing.T) {
 		st := newStore()
 		lock := newLock(t, st, &leasehold.LockOptions{
 			Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Trace: &leasehold.Trace{Request: func(context.Context, leasehold.TraceRequest) {
+			Trace: &locktrace.Trace{Request: func(context.Context, locktrace.Request) {
 				<-goOn
 				told++
 			}},
@@ -633,17 +642,17 @@ func TestTraceContext(t *testing.T) {
 			}
 			seen[ctx.Value(traceKey{})]++
 		}
-		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject, Trace: &leasehold.Trace{
-			AcquireStart: func(ctx context.Context, _ leasehold.TraceAcquireStart) context.Context {
+		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject, Trace: &locktrace.Trace{
+			AcquireStart: func(ctx context.Context, _ locktrace.AcquireStart) context.Context {
 				if n++; n == 3 {
 					return nil // is ctx
 				}
 				return context.WithValue(ctx, traceKey{}, n)
 			},
-			AcquireDone: func(ctx context.Context, _ leasehold.TraceAcquireDone) { note(ctx) },
-			Renewed:     func(ctx context.Context, _ leasehold.TraceRenewed) { note(ctx) },
-			Released:    func(ctx context.Context, _ leasehold.TraceReleased) { note(ctx) },
-			Request:     func(ctx context.Context, _ leasehold.TraceRequest) { note(ctx) },
+			AcquireDone: func(ctx context.Context, _ locktrace.AcquireDone) { note(ctx) },
+			Renewed:     func(ctx context.Context, _ locktrace.Renewed) { note(ctx) },
+			Released:    func(ctx context.Context, _ locktrace.Released) { note(ctx) },
+			Request:     func(ctx context.Context, _ locktrace.Request) { note(ctx) },
 		}})
 		for i := 1; i <= 3; i++ {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -668,29 +677,29 @@ func TestTraceContext(t *testing.T) {
 
 // TestJoinTraces: all are told, in their order, and each adds to the context.
 func TestJoinTraces(t *testing.T) {
-	if leasehold.JoinTraces() != nil || leasehold.JoinTraces(nil, nil) != nil {
+	if locktrace.Join() != nil || locktrace.Join(nil, nil) != nil {
 		t.Error("of none there is one")
 	}
-	one := &leasehold.Trace{}
-	if leasehold.JoinTraces(nil, one) != one {
+	one := &locktrace.Trace{}
+	if locktrace.Join(nil, one) != one {
 		t.Error("one is joined with nothing")
 	}
-	if j := leasehold.JoinTraces(one, one); j.Renewed != nil || j.Request != nil {
+	if j := locktrace.Join(one, one); j.Renewed != nil || j.Request != nil {
 		t.Error("it has functions that nobody wants")
 	}
 	bubble(t, func(t *testing.T) {
 		var order []string
-		named := func(name string) *leasehold.Trace {
-			return &leasehold.Trace{
-				AcquireStart: func(ctx context.Context, _ leasehold.TraceAcquireStart) context.Context {
+		named := func(name string) *locktrace.Trace {
+			return &locktrace.Trace{
+				AcquireStart: func(ctx context.Context, _ locktrace.AcquireStart) context.Context {
 					before, _ := ctx.Value(traceKey{}).(string)
 					return context.WithValue(ctx, traceKey{}, before+name)
 				},
-				AcquireDone: func(context.Context, leasehold.TraceAcquireDone) { order = append(order, name+" done") },
-				Released:    func(context.Context, leasehold.TraceReleased) { order = append(order, name+" released") },
+				AcquireDone: func(context.Context, locktrace.AcquireDone) { order = append(order, name+" done") },
+				Released:    func(context.Context, locktrace.Released) { order = append(order, name+" released") },
 			}
 		}
-		lock := newLock(t, newStore(), &leasehold.LockOptions{Trace: leasehold.JoinTraces(named("a"), nil, one, named("b"))})
+		lock := newLock(t, newStore(), &leasehold.LockOptions{Trace: locktrace.Join(named("a"), nil, one, named("b"))})
 		lease := acquire(t, lock)
 		if v := lease.Context().Value(traceKey{}); v != "ab" {
 			t.Errorf("the context has %v", v)
@@ -800,38 +809,38 @@ func (g *grammar) step(ctx context.Context, what string, to map[string]string) {
 	g.state[n] = next
 }
 
-func (g *grammar) trace() *leasehold.Trace {
-	return &leasehold.Trace{
-		AcquireStart: func(ctx context.Context, _ leasehold.TraceAcquireStart) context.Context {
+func (g *grammar) trace() *locktrace.Trace {
+	return &locktrace.Trace{
+		AcquireStart: func(ctx context.Context, _ locktrace.AcquireStart) context.Context {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.n++
 			g.state[g.n] = "begun"
 			return context.WithValue(ctx, traceKey{}, g.n)
 		},
-		Waiting: func(ctx context.Context, _ leasehold.TraceWaiting) {
+		Waiting: func(ctx context.Context, _ locktrace.Waiting) {
 			g.step(ctx, "waiting", map[string]string{"begun": "begun"})
 		},
-		AcquireDone: func(ctx context.Context, e leasehold.TraceAcquireDone) {
+		AcquireDone: func(ctx context.Context, e locktrace.AcquireDone) {
 			if e.Err != nil {
 				g.step(ctx, "failed", map[string]string{"begun": "failed"})
 				return
 			}
 			g.step(ctx, "acquired", map[string]string{"begun": "held"})
 		},
-		Renewed: func(ctx context.Context, e leasehold.TraceRenewed) {
+		Renewed: func(ctx context.Context, e locktrace.Renewed) {
 			g.step(ctx, "renewed", map[string]string{"held": "held"})
 			if e.Left <= 0 || e.Left > e.TTL || e.Requests < 1 || e.Took < 0 {
 				g.t.Errorf("%+v", e)
 			}
 		},
-		Lost: func(ctx context.Context, _ leasehold.TraceLost) {
+		Lost: func(ctx context.Context, _ locktrace.Lost) {
 			g.step(ctx, "lost", map[string]string{"held": "lost"})
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.lost++
 		},
-		Released: func(ctx context.Context, e leasehold.TraceReleased) {
+		Released: func(ctx context.Context, e locktrace.Released) {
 			from := map[string]string{"held": "released"}
 			if e.Lost {
 				from = map[string]string{"lost": "released after loss"}
@@ -930,10 +939,10 @@ func TestTraceSaysWhatItIsAbout(t *testing.T) {
 		st := newStore()
 		name := st.String() // without faults
 		var mu sync.Mutex
-		var token leasehold.Token
+		var token int64
 		events := map[string]int{}
 		var failures []int
-		check := func(what string, of leasehold.TraceSubject, at time.Time, has leasehold.Token) {
+		check := func(what string, of locktrace.Subject, at time.Time, has int64) {
 			mu.Lock()
 			defer mu.Unlock()
 			events[what]++
@@ -941,31 +950,31 @@ func TestTraceSaysWhatItIsAbout(t *testing.T) {
 				t.Errorf("%s is about %+v at %v, token %v, and not about %v", what, of, at, has, token)
 			}
 		}
-		var requests []leasehold.TraceRequest
-		var released leasehold.TraceReleased
-		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject, Trace: &leasehold.Trace{
-			AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
+		var requests []locktrace.Request
+		var released locktrace.Released
+		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject, Trace: &locktrace.Trace{
+			AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
 				mu.Lock()
 				token = e.Token
 				mu.Unlock()
-				check("done", e.TraceSubject, e.Time, e.Token)
+				check("done", e.Subject, e.Time, e.Token)
 			},
-			Renewed: func(_ context.Context, e leasehold.TraceRenewed) { check("renewed", e.TraceSubject, e.Time, e.Token) },
-			Lost:    func(_ context.Context, e leasehold.TraceLost) { check("lost", e.TraceSubject, e.Time, e.Token) },
-			Released: func(_ context.Context, e leasehold.TraceReleased) {
-				check("released", e.TraceSubject, e.Time, e.Token)
+			Renewed: func(_ context.Context, e locktrace.Renewed) { check("renewed", e.Subject, e.Time, e.Token) },
+			Lost:    func(_ context.Context, e locktrace.Lost) { check("lost", e.Subject, e.Time, e.Token) },
+			Released: func(_ context.Context, e locktrace.Released) {
+				check("released", e.Subject, e.Time, e.Token)
 				released = e
 			},
-			Trouble: func(_ context.Context, e leasehold.TraceTrouble) {
-				check("trouble", e.TraceSubject, e.Time, token)
+			Trouble: func(_ context.Context, e locktrace.Trouble) {
+				check("trouble", e.Subject, e.Time, token)
 				failures = append(failures, e.Failures)
 			},
-			Request: func(_ context.Context, e leasehold.TraceRequest) {
-				check("request", e.TraceSubject, e.Time, token)
+			Request: func(_ context.Context, e locktrace.Request) {
+				check("request", e.Subject, e.Time, token)
 				requests = append(requests, e)
 			},
 		}})
-		token = leasehold.NoToken
+		token = 0
 		lease := acquire(t, lock)
 		time.Sleep(6 * time.Second)
 		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: time.Second})
@@ -999,37 +1008,4 @@ func TestTraceSaysWhatItIsAbout(t *testing.T) {
 			t.Errorf("%v, trouble after %v failures", events, failures)
 		}
 	})
-}
-
-// TestJoinTracesHasAll: each that is joined is called.
-func TestJoinTracesHasAll(t *testing.T) {
-	t.Parallel()
-	var told []string
-	note := func(what string) { told = append(told, what) }
-	one := &leasehold.Trace{
-		Waiting:     func(context.Context, leasehold.TraceWaiting) { note("waiting") },
-		AcquireDone: func(context.Context, leasehold.TraceAcquireDone) { note("done") },
-		Renewed:     func(context.Context, leasehold.TraceRenewed) { note("renewed") },
-		Lost:        func(context.Context, leasehold.TraceLost) { note("lost") },
-		Released:    func(context.Context, leasehold.TraceReleased) { note("released") },
-		Trouble:     func(context.Context, leasehold.TraceTrouble) { note("trouble") },
-		Leader:      func(context.Context, leasehold.TraceLeader) { note("leader") },
-		Request:     func(context.Context, leasehold.TraceRequest) { note("request") },
-	}
-	j := leasehold.JoinTraces(one, one)
-	j.Waiting(t.Context(), leasehold.TraceWaiting{})
-	j.AcquireDone(t.Context(), leasehold.TraceAcquireDone{})
-	j.Renewed(t.Context(), leasehold.TraceRenewed{})
-	j.Lost(t.Context(), leasehold.TraceLost{})
-	j.Released(t.Context(), leasehold.TraceReleased{})
-	j.Trouble(t.Context(), leasehold.TraceTrouble{})
-	j.Leader(t.Context(), leasehold.TraceLeader{})
-	j.Request(t.Context(), leasehold.TraceRequest{})
-	want := strings.Fields("waiting waiting done done renewed renewed lost lost released released trouble trouble leader leader request request")
-	if !slices.Equal(told, want) {
-		t.Errorf("%q, want %q", told, want)
-	}
-	if k := (leasehold.KindShard + 1).String(); k != "kind 5" {
-		t.Errorf("a kind that is none is %q", k)
-	}
 }

@@ -8,7 +8,7 @@
 //	lock, err := leasehold.NewLock(st, "backup", &leasehold.LockOptions{Trace: recorder.Trace()})
 //	http.Handle("/metrics", set)
 //
-// A [Recorder] measures the events of a leasehold.Trace, and [Store] the calls of a store. Both
+// A [Recorder] measures the events of a locktrace.Trace, and [Store] the calls of a store. Both
 // send measurements to a [Sink]: a [Set] keeps them in memory for Prometheus, and the module
 // adapter/otel passes them to OpenTelemetry. docs/observability.md has a table of the
 // instruments, and the dashboard and alerts based on them.

@@ -3,7 +3,7 @@ package metrics
 import (
 	"slices"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 )
 
 // A Kind is an instrument's kind.
@@ -57,7 +57,7 @@ var (
 
 func kinds() []string {
 	var names []string
-	for k := leasehold.KindLock; k <= leasehold.KindShard; k++ {
+	for k := locktrace.Lock; k <= locktrace.Shard; k++ {
 		names = append(names, k.String())
 	}
 	return names

@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/metrics"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -292,9 +293,9 @@ func TestKeys(t *testing.T) {
 		r, set := recorder(t, c.opts)
 		trace := r.Trace()
 		for i := range 20 {
-			of := leasehold.TraceSubject{Key: fmt.Sprintf("%c/%d", 'a'+i/10, i%10)}
+			of := locktrace.Subject{Key: fmt.Sprintf("%c/%d", 'a'+i/10, i%10)}
 			for range 2 {
-				trace.Released(t.Context(), leasehold.TraceReleased{TraceSubject: of, Held: time.Second})
+				trace.Released(t.Context(), locktrace.Released{Subject: of, Held: time.Second})
 			}
 		}
 		for key, want := range c.want {
@@ -309,8 +310,8 @@ func TestKeys(t *testing.T) {
 	// Elections are told apart without a word, up to the bound.
 	r, set := recorder(t, &metrics.Options{MaxKeys: 2})
 	for i := range 4 {
-		of := leasehold.TraceSubject{Kind: leasehold.KindElection, Key: fmt.Sprint(i)}
-		r.Trace().Leader(t.Context(), leasehold.TraceLeader{TraceSubject: of, Known: true, New: true})
+		of := locktrace.Subject{Kind: locktrace.Election, Key: fmt.Sprint(i)}
+		r.Trace().Leader(t.Context(), locktrace.Leader{Subject: of, Known: true, New: true})
 	}
 	for key, want := range map[string]float64{"0": 1, "1": 1, "other": 2} {
 		if v, _ := set.Value(instrument(t, "leasehold.leader.known"), metrics.Attr{Name: metrics.AttrKey, Value: key}); v != want {
@@ -530,10 +531,10 @@ func TestHandler(t *testing.T) {
 		all.Go(func() {
 			trace := r.Trace()
 			for range 100 {
-				of := leasehold.TraceSubject{Key: fmt.Sprint(n)}
-				ctx := trace.AcquireStart(t.Context(), leasehold.TraceAcquireStart{TraceSubject: of, Time: time.Now()})
-				trace.AcquireDone(ctx, leasehold.TraceAcquireDone{TraceSubject: of, Took: time.Second})
-				trace.Released(ctx, leasehold.TraceReleased{TraceSubject: of, Held: time.Second})
+				of := locktrace.Subject{Key: fmt.Sprint(n)}
+				ctx := trace.AcquireStart(t.Context(), locktrace.AcquireStart{Subject: of, Time: time.Now()})
+				trace.AcquireDone(ctx, locktrace.AcquireDone{Subject: of, Took: time.Second})
+				trace.Released(ctx, locktrace.Released{Subject: of, Held: time.Second})
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/metrics"
 )
 
@@ -480,7 +480,7 @@ func TestQueries(t *testing.T) {
 // TestKindsAreNamed: the list knows each kind of thing that a Trace can be about.
 func TestKindsAreNamed(t *testing.T) {
 	t.Parallel()
-	for k := leasehold.KindLock; k <= leasehold.KindShard; k++ {
+	for k := locktrace.Lock; k <= locktrace.Shard; k++ {
 		if !slices.Contains(instrument(t, "leasehold.lease.held").Attributes[0].Values, k.String()) || strings.Contains(k.String(), " ") {
 			t.Errorf("%v", k)
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 )
 
 // Options are the options of [New]. The zero value and nil mean the defaults.
@@ -75,10 +75,10 @@ func New(sink Sink, opts *Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Trace returns the Trace to set in the options of locks and the like. leasehold.JoinTraces
+// Trace returns the Trace to set in the options of locks and the like. locktrace.Join
 // combines it with others.
-func (r *Recorder) Trace() *leasehold.Trace {
-	return &leasehold.Trace{
+func (r *Recorder) Trace() *locktrace.Trace {
+	return &locktrace.Trace{
 		AcquireStart: r.acquireStart,
 		AcquireDone:  r.acquireDone,
 		Renewed:      r.renewed,
@@ -114,9 +114,9 @@ func (r *Recorder) matches(key string) bool {
 	return r.opts.Keys == nil
 }
 
-func (r *Recorder) subject(of leasehold.TraceSubject) subject {
+func (r *Recorder) subject(of locktrace.Subject) subject {
 	s := subject{kind: of.Kind.String()}
-	if r.opts.Keys != nil || of.Kind == leasehold.KindElection {
+	if r.opts.Keys != nil || of.Kind == locktrace.Election {
 		s.key = r.named(of.Key)
 	}
 	return s
@@ -134,8 +134,8 @@ func (s subject) with(attributes ...Attr) []Attr {
 // pendingKey is the context key for one recorder's pending acquisition.
 type pendingKey struct{ r *Recorder }
 
-func (r *Recorder) acquireStart(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
-	p := &pending{of: r.subject(e.TraceSubject), began: e.Time}
+func (r *Recorder) acquireStart(ctx context.Context, e locktrace.AcquireStart) context.Context {
+	p := &pending{of: r.subject(e.Subject), began: e.Time}
 	r.mu.Lock()
 	r.pending[p] = true
 	first := !r.known[p.of]
@@ -150,14 +150,14 @@ func (r *Recorder) acquireStart(ctx context.Context, e leasehold.TraceAcquireSta
 
 // begin starts series for rare but important events. Prometheus does not see an increase in a
 // counter that appears with the value 1, so alerts would not fire.
-func (r *Recorder) begin(ctx context.Context, kind leasehold.TraceKind, s subject) {
+func (r *Recorder) begin(ctx context.Context, kind locktrace.Kind, s subject) {
 	for _, i := range []*Instrument{acquireTakeovers, renewalLate, storeTroubles, leasesHeld} {
 		r.sink.Record(ctx, i, 0, s.with()...)
 	}
 	for _, cause := range causes {
 		r.sink.Record(ctx, leaseLosses, 0, s.with(Attr{AttrCause, cause})...)
 	}
-	if kind == leasehold.KindElection {
+	if kind == locktrace.Election {
 		r.sink.Record(ctx, masterStatus, 0, Attr{AttrName, s.key})
 		r.sink.Record(ctx, slowPath, 0, Attr{AttrName, s.key})
 		r.sink.Record(ctx, leaderKnown, 0, Attr{AttrKey, s.key})
@@ -165,8 +165,8 @@ func (r *Recorder) begin(ctx context.Context, kind leasehold.TraceKind, s subjec
 	}
 }
 
-func (r *Recorder) acquireDone(ctx context.Context, e leasehold.TraceAcquireDone) {
-	s := r.subject(e.TraceSubject)
+func (r *Recorder) acquireDone(ctx context.Context, e locktrace.AcquireDone) {
+	s := r.subject(e.Subject)
 	if p, ok := ctx.Value(pendingKey{r}).(*pending); ok {
 		r.mu.Lock()
 		delete(r.pending, p)
@@ -183,7 +183,7 @@ func (r *Recorder) acquireDone(ctx context.Context, e leasehold.TraceAcquireDone
 	if e.TookOver {
 		r.sink.Record(ctx, acquireTakeovers, 1, s.with()...)
 	}
-	if e.Kind == leasehold.KindElection {
+	if e.Kind == locktrace.Election {
 		r.sink.Record(ctx, masterStatus, 1, Attr{AttrName, s.key})
 	}
 }
@@ -204,26 +204,26 @@ func (r *Recorder) oldest(yield func(value float64, attributes ...Attr)) {
 	}
 }
 
-func (r *Recorder) renewed(ctx context.Context, e leasehold.TraceRenewed) {
-	s := r.subject(e.TraceSubject)
+func (r *Recorder) renewed(ctx context.Context, e locktrace.Renewed) {
+	s := r.subject(e.Subject)
 	r.sink.Record(ctx, renewalDuration, e.Took.Seconds(), s.with()...)
 	r.sink.Record(ctx, renewalRemaining, max(e.Left.Seconds(), 0), s.with()...)
 	if e.Left < e.TTL/3 {
 		r.sink.Record(ctx, renewalLate, 1, s.with()...)
 	}
-	if e.Requests > 1 && e.Kind == leasehold.KindElection {
+	if e.Requests > 1 && e.Kind == locktrace.Election {
 		r.sink.Record(ctx, slowPath, 1, Attr{AttrName, s.key})
 	}
 }
 
-func (r *Recorder) lost(ctx context.Context, e leasehold.TraceLost) {
-	s := r.subject(e.TraceSubject)
+func (r *Recorder) lost(ctx context.Context, e locktrace.Lost) {
+	s := r.subject(e.Subject)
 	r.sink.Record(ctx, leaseLosses, 1, s.with(Attr{AttrCause, lossCause(e.Cause)})...)
 	r.ended(ctx, e.Kind, s, e.Held, "lost")
 }
 
-func (r *Recorder) released(ctx context.Context, e leasehold.TraceReleased) {
-	s := r.subject(e.TraceSubject)
+func (r *Recorder) released(ctx context.Context, e locktrace.Released) {
+	s := r.subject(e.Subject)
 	switch {
 	case e.Lost:
 	case e.Detached:
@@ -240,20 +240,20 @@ func (r *Recorder) released(ctx context.Context, e leasehold.TraceReleased) {
 }
 
 // ended records that a lease is no longer held.
-func (r *Recorder) ended(ctx context.Context, kind leasehold.TraceKind, s subject, held time.Duration, how string) {
+func (r *Recorder) ended(ctx context.Context, kind locktrace.Kind, s subject, held time.Duration, how string) {
 	r.sink.Record(ctx, leasesHeld, -1, s.with()...)
 	r.sink.Record(ctx, leaseDuration, held.Seconds(), s.with(Attr{AttrEnd, how})...)
-	if kind == leasehold.KindElection {
+	if kind == locktrace.Election {
 		r.sink.Record(ctx, masterStatus, -1, Attr{AttrName, s.key})
 	}
 }
 
-func (r *Recorder) trouble(ctx context.Context, e leasehold.TraceTrouble) {
-	r.sink.Record(ctx, storeTroubles, 1, r.subject(e.TraceSubject).with()...)
+func (r *Recorder) trouble(ctx context.Context, e locktrace.Trouble) {
+	r.sink.Record(ctx, storeTroubles, 1, r.subject(e.Subject).with()...)
 }
 
-func (r *Recorder) leader(ctx context.Context, e leasehold.TraceLeader) {
-	key := Attr{AttrKey, r.subject(e.TraceSubject).key}
+func (r *Recorder) leader(ctx context.Context, e locktrace.Leader) {
+	key := Attr{AttrKey, r.subject(e.Subject).key}
 	change := 0.0
 	switch {
 	case e.Known && !e.WasKnown:
@@ -267,7 +267,7 @@ func (r *Recorder) leader(ctx context.Context, e leasehold.TraceLeader) {
 	}
 }
 
-func (r *Recorder) request(ctx context.Context, e leasehold.TraceRequest) {
+func (r *Recorder) request(ctx context.Context, e locktrace.Request) {
 	r.sink.Record(ctx, requestDuration, e.Took.Seconds(),
 		Attr{AttrOperation, e.Op}, Attr{AttrOutcome, Outcome(e.Err)}, Attr{AttrKind, e.Kind.String()})
 }

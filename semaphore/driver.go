@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -36,7 +37,10 @@ type driver struct {
 	callers  map[queue.Caller]*caller
 	sessions map[string]*engine.Session // by name: all sessions that callers here may use
 
-	traces traces
+	tracer   *lock.Tracer // nil without a Trace
+	failures int          // of traced requests, in a row
+	reaps    bool         // the write in flight takes slots from a holder that has not released them
+	reaped   bool         // the write whose answer is being processed has done so
 
 	own  *lock.Lazy[*leasehold.Session] // begun here if the options have none
 	said said
@@ -52,15 +56,15 @@ type under struct {
 type caller struct {
 	d      *driver
 	n      queue.Caller
-	ctx    context.Context // has the values of the caller's, and does not end
-	trace  *acquiring      // nil: not traced
-	waiter chan result     // nil: already answered
+	ctx    context.Context   // has the values of the caller's, and does not end
+	trace  *lock.Acquisition // nil: not traced
+	waiter chan result       // nil: already answered
 	under  under
 	weight int64
 	holder string
 
 	lease *leasehold.Lease
-	times times
+	times lock.Times
 }
 
 type result struct {
@@ -85,7 +89,7 @@ func (c *caller) Free(l *lock.Lease, _ string) {
 		if l.Context().Err() == nil && !l.Valid() {
 			c.lose(c.under.outer.Err())
 		}
-		c.traceReleasing()
+		c.d.tracer.Releasing(&c.times)
 		l.Finish(leasehold.ErrReleased)
 		return true
 	})
@@ -135,7 +139,8 @@ func (d *driver) start() error {
 		d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "semaphore", d.at().String(), "callback", name)
 	}
 	if d.opts.Trace != nil {
-		d.traces.events = lock.NewEvents(d.at().String(), d.opts.TTL, d.opts.Logger)
+		of := locktrace.Subject{Kind: locktrace.Semaphore, Key: d.key, Holder: d.opts.Holder}
+		d.tracer = lock.NewTracer(d.opts.Trace, d.st, of, lock.NewEvents(d.at().String(), d.opts.TTL, d.opts.Logger), context.Background)
 	}
 	d.own = lock.NewLazy(d.opts.TTL, d.end)
 	cfg := queue.Config{
@@ -163,7 +168,7 @@ func (d *driver) Session(name string) *engine.Session { return d.sessions[name] 
 func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
 	cfg := leasehold.Internal.Watching()
 	cfg.TTL, cfg.Holder = d.opts.TTL, d.opts.Holder
-	return d.traceWatcher(engine.Watcher(d.Place(), session, cfg))
+	return d.tracer.Watcher(engine.Watcher(d.Place(), session, cfg))
 }
 
 // EndLease ends the leases whose session has ended. It sends nothing.
@@ -177,9 +182,9 @@ func (d *driver) EndLease(why error) {
 
 // Stepped turns what the table asks for into what the user sees.
 func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Event {
-	d.traceTaken(ev)
+	d.taken(ev)
 	for _, action := range actions {
-		d.traceReport(action)
+		d.sent(action)
 		d.report(action)
 	}
 	return nil
@@ -190,8 +195,8 @@ func (d *driver) report(action protocol.Action) {
 	case queue.Seated:
 		c := d.callers[a.Caller]
 		c.lease = leasehold.Internal.NewLease(c.ctx, c, a.Token, nil)
-		c.times.granted = engine.Process{}.Now().Clock
-		c.trace.done(c.lease.Token(), d.traces.over, nil)
+		d.tracer.Granted(&c.times)
+		c.trace.Done(a.Token, d.reaped, nil)
 		c.answer(result{lease: c.lease})
 	case queue.Full:
 		d.callers[a.Caller].answer(result{err: &HeldError{infoOf(d.key, a.Table)}})
@@ -201,7 +206,7 @@ func (d *driver) report(action protocol.Action) {
 	case queue.Vacated:
 		d.vacated(a)
 	case queue.InLine:
-		d.callers[a.Caller].trace.waits(a)
+		d.callers[a.Caller].trace.Waits(&HeldError{infoOf(d.key, a.Table)}, false, a.Ahead)
 		if d.opts.OnWait != nil {
 			place := Place{Ahead: a.Ahead, Info: infoOf(d.key, a.Table)}
 			d.calls.Add("OnWait", func() { d.opts.OnWait(place) })
@@ -209,7 +214,7 @@ func (d *driver) report(action protocol.Action) {
 	case queue.Tell:
 		d.tell(a)
 	case protocol.Troubled:
-		d.traceTrouble(a.Err)
+		d.tracer.Trouble(a.Err, d.failures)
 		d.troubled(a.Err)
 	case queue.Vanished:
 		d.opts.Logger.Warn("the semaphore's object was deleted: its leases are lost, and its tokens grow only if the store's clock is right",
@@ -234,7 +239,7 @@ func (d *driver) unseated(a queue.Unseated) {
 // lost reports a lease that ended before it was released.
 func (d *driver) lost(c *caller, cause error) {
 	l := c.lease
-	d.traceLost(c, cause)
+	d.tracer.Lost(leasehold.Internal.Core(l), &c.times, cause)
 	d.opts.Logger.Info("lease lost", "semaphore", d.at().String(), "token", int64(l.Token()), "error", cause)
 	if d.opts.OnLost != nil {
 		d.calls.Add("OnLost", func() { d.opts.OnLost(l, cause) })
@@ -248,7 +253,8 @@ func (d *driver) vacated(a queue.Vacated) {
 		if outcome != nil {
 			outcome = fmt.Errorf("the seat in %v may still be taken for held, until the end of its session is known to others: %w", d.at(), outcome)
 		}
-		leasehold.Internal.Core(c.lease).Settle(outcome, d.traceReleased(c, outcome), nil)
+		core := leasehold.Internal.Core(c.lease)
+		core.Settle(outcome, d.tracer.Released(core, &c.times, outcome, false), nil)
 	}
 	d.forget(a.Caller)
 }
@@ -275,23 +281,25 @@ func (d *driver) acquire(ctx context.Context, weight int64, wait bool, opts []le
 	if err != nil {
 		return nil, err
 	}
-	begun, trace := d.begins(ctx, holder)
+	begun, trace := d.tracer.Begin(ctx, holder, false)
 	for {
 		lease, err := d.attempt(begun, weight, wait, holder, trace)
 		// A store outage may end the session, but must not end the wait.
 		if err == nil || !wait || d.opts.Session != nil || !errors.Is(err, leasehold.ErrSessionOver) {
-			trace.ends(err)
+			trace.End(d.Locked, err)
 			return lease, err
 		}
-		if trace.ended() { // there was a lease, which ended with the session
-			begun, trace = d.begins(ctx, holder) //nolint:fatcontext // it is made from the caller's anew
+		var ended bool
+		d.Locked(func() { ended = trace.Ended() })
+		if ended { // there was a lease, which ended with the session
+			begun, trace = d.tracer.Begin(ctx, holder, false) //nolint:fatcontext // it is made from the caller's anew
 		}
 		d.opts.Logger.Warn("the session ended while an acquisition waited, which begins again at the end of the line", "semaphore", d.at().String(), "error", err)
 	}
 }
 
 // attempt runs an acquisition under one session.
-func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder string, trace *acquiring) (*leasehold.Lease, error) {
+func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder string, trace *lock.Acquisition) (*leasehold.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -1478,8 +1479,8 @@ func TestTryAnotherSize(t *testing.T) {
 // keeps nobody from closing that.
 func TestJoinAfterTheSession(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
-		s := newSemaphore(t, memstore.New(), 1, &semaphore.Options{Trace: &leasehold.Trace{AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
-			if e.Kind == leasehold.KindSession {
+		s := newSemaphore(t, memstore.New(), 1, &semaphore.Options{Trace: &locktrace.Trace{AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
+			if e.Kind == locktrace.Session {
 				leasetest.Slept.Store(int64(time.Hour))
 			}
 		}}})

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -62,8 +63,8 @@ type Options struct {
 	OnTrouble func(error)
 
 	// Trace receives acquisitions, leases and requests, and the events of the semaphore's
-	// own session: see [leasehold.Trace]. Default: none.
-	Trace *leasehold.Trace
+	// own session: see [locktrace.Trace]. Default: none.
+	Trace *locktrace.Trace
 
 	// Logger receives events that no error or callback reports. Default: slog.Default().
 	Logger *slog.Logger

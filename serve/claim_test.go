@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/serve"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -394,8 +395,8 @@ func TestAskedAgainAsItsWaitEnds(t *testing.T) {
 		leasetest.Bubble(t, func(t *testing.T) {
 			slow := true
 			st := memstore.New()
-			s := started(t, st, &serve.Options{Trace: &leasehold.Trace{AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
-				if e.Kind == leasehold.KindLock && e.Err != nil && slow {
+			s := started(t, st, &serve.Options{Trace: &locktrace.Trace{AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
+				if e.Kind == locktrace.Lock && e.Err != nil && slow {
 					slow = false
 					time.Sleep(ending)
 				}
@@ -435,8 +436,8 @@ func TestAskedAgainAsItsWaitEnds(t *testing.T) {
 func TestIDOfALeaseThatCameTooLate(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
-		s := started(t, memstore.New(), &serve.Options{Trace: &leasehold.Trace{AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
-			if e.Kind == leasehold.KindLock && e.Err == nil {
+		s := started(t, memstore.New(), &serve.Options{Trace: &locktrace.Trace{AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
+			if e.Kind == locktrace.Lock && e.Err == nil {
 				time.Sleep(time.Millisecond) // until the acquisition only waits for this to return
 				leave()
 				time.Sleep(900 * time.Millisecond)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/serve"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -796,8 +797,8 @@ func TestStopAsALeaseComes(t *testing.T) {
 			st := memstore.New()
 			var s *serve.Server
 			stops := make(chan struct{})
-			s = started(t, st, &serve.Options{Trace: &leasehold.Trace{AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
-				if e.Kind == leasehold.KindSession {
+			s = started(t, st, &serve.Options{Trace: &locktrace.Trace{AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
+				if e.Kind == locktrace.Session {
 					return
 				}
 				time.Sleep(time.Millisecond) // until the acquisition only waits for this to return
@@ -907,8 +908,8 @@ func TestLeavesAfterItCame(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		ctx, leave := context.WithCancel(t.Context())
-		s := started(t, st, &serve.Options{Trace: &leasehold.Trace{AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
-			if e.Kind == leasehold.KindLock {
+		s := started(t, st, &serve.Options{Trace: &locktrace.Trace{AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
+			if e.Kind == locktrace.Lock {
 				leave()
 			}
 		}}})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/metrics"
 	"github.com/leasehold/leasehold/store"
 )
@@ -56,7 +57,7 @@ type Options struct {
 	MetricKeys []string
 	// Trace receives events of the session, acquisitions and leases, as in
 	// [leasehold.LockOptions]. Default: none.
-	Trace *leasehold.Trace
+	Trace *locktrace.Trace
 	// AllowBreak lets callers force-release locks of others: see [admin.Break]. Default: no.
 	AllowBreak bool
 	// Logger receives what no answer says, but never the ID of a lease. Default:
@@ -86,7 +87,7 @@ type Server struct {
 	st    store.Store // counts requests
 	sent  *meter
 	log   *slog.Logger
-	trace *leasehold.Trace // the option's, and that of the metrics
+	trace *locktrace.Trace // the option's, and that of the metrics
 	set   *metrics.Set
 	gate  chan struct{} // limits concurrent releases in the background
 	brake chan struct{} // limits concurrent force-releases
@@ -177,7 +178,7 @@ func New(st store.Store, opts *Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, sent: new(meter), log: o.Logger, gate: make(chan struct{}, 32), brake: make(chan struct{}, maxBreaks),
-		set: set, trace: leasehold.JoinTraces(recorder.Trace(), o.Trace),
+		set: set, trace: locktrace.Join(recorder.Trace(), o.Trace),
 		changed: make(chan struct{}), supervised: make(chan struct{}), leases: map[string]*lease{}, claims: map[string]*claim{}, usages: map[string]*usage{}, mounted: map[string]http.Handler{},
 	}
 	s.ended.most = o.Leases
@@ -242,7 +243,7 @@ func (s *Server) Handle(path string, h http.Handler) {
 
 // Measure returns a store and a Trace for a handler passed to Handle: /metrics then counts its
 // requests to the store and its locks.
-func (s *Server) Measure(st store.Store) (store.Store, *leasehold.Trace) {
+func (s *Server) Measure(st store.Store) (store.Store, *locktrace.Trace) {
 	return metrics.Store(st, s.set), s.trace
 }
 

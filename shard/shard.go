@@ -33,6 +33,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -55,8 +56,8 @@ type Options struct {
 	OnPlan func(Plan)
 
 	// Trace receives the events of the shards' locks, of their session, and of the
-	// coordinator's election: see [leasehold.Trace]. Default: none.
-	Trace *leasehold.Trace
+	// coordinator's election: see [locktrace.Trace]. Default: none.
+	Trace *locktrace.Trace
 
 	// Logger receives events that no error or callback reports. Default: slog.Default().
 	Logger *slog.Logger
@@ -81,7 +82,7 @@ type Worker struct {
 	list  string // the name of its list
 	body  []byte // of its list
 	locks store.Store
-	trace *leasehold.Trace // of the locks of shards
+	trace *locktrace.Trace // of the locks of shards
 
 	running sync.Mutex
 

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/shard"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -23,28 +23,28 @@ func TestTrace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
 		told := map[string]int{}
-		note := func(of leasehold.TraceSubject, what string) {
+		note := func(of locktrace.Subject, what string) {
 			mu.Lock()
 			defer mu.Unlock()
 			told[fmt.Sprint(of.Kind, " ", what)]++
 		}
 		st := faultstore.Wrap(memstore.New(), nil)
-		w, err := shard.NewWorker(st, "streams", []string{"x", "y", "z"}, &shard.Options{Holder: "a", Trace: &leasehold.Trace{
-			AcquireStart: func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
-				note(e.TraceSubject, "start")
+		w, err := shard.NewWorker(st, "streams", []string{"x", "y", "z"}, &shard.Options{Holder: "a", Trace: &locktrace.Trace{
+			AcquireStart: func(ctx context.Context, e locktrace.AcquireStart) context.Context {
+				note(e.Subject, "start")
 				return ctx
 			},
-			AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
-				note(e.TraceSubject, fmt.Sprint("done ", e.Err == nil))
+			AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
+				note(e.Subject, fmt.Sprint("done ", e.Err == nil))
 			},
-			Released: func(_ context.Context, e leasehold.TraceReleased) {
-				note(e.TraceSubject, fmt.Sprint("released ", e.Err == nil))
+			Released: func(_ context.Context, e locktrace.Released) {
+				note(e.Subject, fmt.Sprint("released ", e.Err == nil))
 			},
-			Lost:   func(_ context.Context, e leasehold.TraceLost) { note(e.TraceSubject, "lost") },
-			Leader: func(_ context.Context, e leasehold.TraceLeader) { note(e.TraceSubject, fmt.Sprint("leader ", e.Known)) },
-			Request: func(_ context.Context, e leasehold.TraceRequest) {
-				if e.Kind == leasehold.KindLock {
-					note(e.TraceSubject, "request")
+			Lost:   func(_ context.Context, e locktrace.Lost) { note(e.Subject, "lost") },
+			Leader: func(_ context.Context, e locktrace.Leader) { note(e.Subject, fmt.Sprint("leader ", e.Known)) },
+			Request: func(_ context.Context, e locktrace.Request) {
+				if e.Kind == locktrace.Lock {
+					note(e.Subject, "request")
 				}
 			},
 		}})

@@ -27,7 +27,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/metrics"
 )
 
@@ -43,7 +43,7 @@ type Options struct {
 
 // NewTrace makes a Trace of both: the instruments and the spans. It fails if a meter refuses an instrument,
 // or if the options cannot be used. One is enough for a process.
-func NewTrace(opts *Options) (*leasehold.Trace, error) {
+func NewTrace(opts *Options) (*locktrace.Trace, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -63,5 +63,5 @@ func NewTrace(opts *Options) (*leasehold.Trace, error) {
 		return nil, err
 	}
 	// The spans come first, so that what is measured belongs to them.
-	return leasehold.JoinTraces(Spans(o.TracerProvider), recorder.Trace()), nil
+	return locktrace.Join(Spans(o.TracerProvider), recorder.Trace()), nil
 }

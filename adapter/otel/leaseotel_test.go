@@ -21,6 +21,7 @@ import (
 	"github.com/leasehold/leasehold"
 	leaseotel "github.com/leasehold/leasehold/adapter/otel"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/metrics"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -34,7 +35,7 @@ type observed struct {
 	meters *sdkmetric.MeterProvider
 	spans  *tracetest.SpanRecorder
 	tracer *sdktrace.TracerProvider
-	trace  *leasehold.Trace
+	trace  *locktrace.Trace
 }
 
 func observe(t *testing.T, keys *metrics.Options) *observed {

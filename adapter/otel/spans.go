@@ -2,6 +2,7 @@ package leaseotel
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -10,7 +11,9 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/metrics"
+	"github.com/leasehold/leasehold/semaphore"
 )
 
 // The names of the spans.
@@ -34,9 +37,9 @@ const (
 )
 
 // Spans is a Trace that makes the spans of acquisitions and leases: see the package documentation.
-func Spans(p trace.TracerProvider) *leasehold.Trace {
+func Spans(p trace.TracerProvider) *locktrace.Trace {
 	s := &spans{p.Tracer(Scope)}
-	return &leasehold.Trace{
+	return &locktrace.Trace{
 		AcquireStart: s.acquireStart,
 		Waiting:      s.waiting,
 		AcquireDone:  s.acquireDone,
@@ -64,7 +67,7 @@ func (s *spans) lease(ctx context.Context) *lease {
 	return l
 }
 
-func (s *spans) start(ctx context.Context, name string, of leasehold.TraceSubject, at time.Time, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (s *spans) start(ctx context.Context, name string, of locktrace.Subject, at time.Time, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return s.tracer.Start(ctx, name, append(opts, trace.WithTimestamp(at), trace.WithAttributes(
 		attribute.String(metrics.AttrKind, of.Kind.String()),
 		attribute.String(attrStore, of.Store),
@@ -73,27 +76,39 @@ func (s *spans) start(ctx context.Context, name string, of leasehold.TraceSubjec
 	))...)
 }
 
-func (s *spans) acquireStart(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
+func (s *spans) acquireStart(ctx context.Context, e locktrace.AcquireStart) context.Context {
 	l := &lease{parent: context.WithoutCancel(ctx)}
-	ctx, l.acquire = s.start(ctx, SpanAcquire, e.TraceSubject, e.Time)
+	ctx, l.acquire = s.start(ctx, SpanAcquire, e.Subject, e.Time)
 	return context.WithValue(ctx, leaseKey{s}, l)
 }
 
-func (s *spans) waiting(ctx context.Context, e leasehold.TraceWaiting) {
+func (s *spans) waiting(ctx context.Context, e locktrace.Waiting) {
 	if l := s.lease(ctx); l != nil {
+		holder, token := first(e.Held)
 		attributes := []attribute.KeyValue{
-			attribute.String(attrHolder, e.Info.Holder),
-			attribute.Int64(attrToken, int64(e.Info.Token)),
+			attribute.String(attrHolder, holder),
+			attribute.Int64(attrToken, token),
 			attribute.Bool(attrLocal, e.Local),
 		}
-		if e.Kind == leasehold.KindSemaphore {
+		if e.Kind == locktrace.Semaphore {
 			attributes = append(attributes, attribute.Int(attrAhead, e.Ahead))
 		}
 		l.acquire.AddEvent("waiting", trace.WithTimestamp(e.Time), trace.WithAttributes(attributes...))
 	}
 }
 
-func (s *spans) acquireDone(ctx context.Context, e leasehold.TraceAcquireDone) {
+// first returns the holder name and the token of the holder that an error names, or of the first.
+func first(held error) (holder string, token int64) {
+	if h, ok := errors.AsType[*leasehold.HeldError](held); ok {
+		return h.Info.Holder, int64(h.Info.Token)
+	}
+	if h, ok := errors.AsType[*semaphore.HeldError](held); ok && len(h.Info.Holders) > 0 {
+		return h.Info.Holders[0].Holder, int64(h.Info.Holders[0].Token)
+	}
+	return "", 0
+}
+
+func (s *spans) acquireDone(ctx context.Context, e locktrace.AcquireDone) {
 	l := s.lease(ctx)
 	if l == nil {
 		return
@@ -105,7 +120,7 @@ func (s *spans) acquireDone(ctx context.Context, e leasehold.TraceAcquireDone) {
 	)
 	if e.Err == nil {
 		l.acquire.SetAttributes(
-			attribute.Int64(attrToken, int64(e.Token)),
+			attribute.Int64(attrToken, e.Token),
 			attribute.Bool(attrTookOver, e.TookOver),
 			attribute.Bool(attrAttached, e.Attached),
 		)
@@ -114,9 +129,9 @@ func (s *spans) acquireDone(ctx context.Context, e leasehold.TraceAcquireDone) {
 	}
 	l.acquire.End(trace.WithTimestamp(e.Time))
 	if e.Err == nil {
-		_, l.hold = s.start(l.parent, SpanHold, e.TraceSubject, e.Time,
+		_, l.hold = s.start(l.parent, SpanHold, e.Subject, e.Time,
 			trace.WithLinks(trace.Link{SpanContext: l.acquire.SpanContext()}))
-		l.hold.SetAttributes(attribute.Int64(attrToken, int64(e.Token)))
+		l.hold.SetAttributes(attribute.Int64(attrToken, e.Token))
 	}
 }
 
@@ -134,7 +149,7 @@ func (s *spans) holding(ctx context.Context) trace.Span {
 	return noop.Span{}
 }
 
-func (s *spans) renewed(ctx context.Context, e leasehold.TraceRenewed) {
+func (s *spans) renewed(ctx context.Context, e locktrace.Renewed) {
 	if e.Requests > 1 || e.Left < e.TTL/3 {
 		s.holding(ctx).AddEvent("renewed", trace.WithTimestamp(e.Time), trace.WithAttributes(
 			attribute.Int(attrRequests, e.Requests), attribute.Float64(attrLeft, e.Left.Seconds()),
@@ -142,13 +157,13 @@ func (s *spans) renewed(ctx context.Context, e leasehold.TraceRenewed) {
 	}
 }
 
-func (s *spans) lost(ctx context.Context, e leasehold.TraceLost) {
+func (s *spans) lost(ctx context.Context, e locktrace.Lost) {
 	span := s.holding(ctx)
 	fail(span, e.Cause, e.Time)
 	end(span, "lost", e.Time)
 }
 
-func (s *spans) released(ctx context.Context, e leasehold.TraceReleased) {
+func (s *spans) released(ctx context.Context, e locktrace.Released) {
 	span := s.holding(ctx)
 	switch {
 	case e.Lost: // it has ended
@@ -168,7 +183,7 @@ func end(span trace.Span, how string, at time.Time) {
 }
 
 // trouble is of the lease, or of the acquisition that goes on.
-func (s *spans) trouble(ctx context.Context, e leasehold.TraceTrouble) {
+func (s *spans) trouble(ctx context.Context, e locktrace.Trouble) {
 	l := s.lease(ctx)
 	if l == nil {
 		return

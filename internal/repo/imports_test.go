@@ -60,7 +60,7 @@ var rules = []rule{
 		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
-	{pkg: "internal/lock", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/lock", may: []string{"std", "locktrace", "store", "locktrace", "internal/clock", "internal/engine", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
 	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"}},
 	{
@@ -147,34 +147,35 @@ var rules = []rule{
 		},
 	},
 
-	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/record"}},
+	{pkg: "locktrace", may: []string{"std"}},
+	{pkg: ".", may: []string{"std", "locktrace", "store", "internal/clock", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/record"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
 	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/protocol"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
 	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
-	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"}},
-	{pkg: "metrics", may: []string{"std", ".", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
-	{pkg: "serve/terraform", may: []string{"std", ".", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
+	{pkg: "semaphore", may: []string{"std", ".", "locktrace", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"}},
+	{pkg: "metrics", may: []string{"std", ".", "locktrace", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
+	{pkg: "serve/terraform", may: []string{"std", ".", "locktrace", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/lock", "internal/openfiles"}},
-	{pkg: "shard", may: []string{"std", ".", "admin", "store", "internal/protocol"}},
+	{pkg: "shard", may: []string{"std", ".", "locktrace", "admin", "store", "internal/protocol"}},
 	{
 		// A handler: who may ask it is decided by internal/localhttp, in the command.
 		pkg: "serve",
 		may: []string{
-			"std", ".", "admin", "metrics", "semaphore", "store", "internal/clock", "internal/cost", "internal/lockjson",
+			"std", ".", "admin", "locktrace", "metrics", "semaphore", "store", "internal/clock", "internal/cost", "internal/lockjson",
 			"internal/promtext", "internal/protocol", "internal/watchview",
 		},
 		not: []string{"testing/..."},
 	},
-	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/protocol", "internal/protocol/candidate"}},
+	{pkg: "s3lect", may: []string{"std", ".", "locktrace", "peer", "store", "store/filestore", "store/storeurl", "internal/protocol", "internal/protocol/candidate"}},
 
 	// Users copy the examples, so these import nothing that users cannot.
-	{pkg: "examples/...", may: []string{"std", ".", "admin", "fence/...", "peer", "s3lect", "shard", "store/..."}},
+	{pkg: "examples/...", may: []string{"std", ".", "locktrace", "admin", "fence/...", "peer", "s3lect", "shard", "store/..."}},
 	{
 		pkg: "cmd/...",
 		may: []string{
-			"std", ".", "admin", "fence/...", "peer", "semaphore", "serve/...", "shard", "store/...", "internal/...",
+			"std", ".", "admin", "fence/...", "locktrace", "peer", "semaphore", "serve/...", "shard", "store/...", "internal/...",
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
@@ -184,7 +185,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/protocol/queue", "internal/record", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "locktrace", "store", "internal/clock", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/session", "internal/protocol/queue", "internal/record", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -51,7 +52,7 @@ type Options struct {
 	Proof   leasehold.Proof
 
 	// Trace receives the events of the locks, as in [leasehold.LockOptions]. Default: none.
-	Trace *leasehold.Trace
+	Trace *locktrace.Trace
 	// Logger receives changes of locks, and what no answer says. Default: slog.Default().
 	Logger *slog.Logger
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/serve/terraform"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -236,7 +237,7 @@ func TestStoreFailsForLong(t *testing.T) {
 		traced := 0
 		s := start(t, st, &terraform.Options{
 			Address: "host:1", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Trace: &leasehold.Trace{Lost: func(context.Context, leasehold.TraceLost) { traced++ }},
+			Trace: &locktrace.Trace{Lost: func(context.Context, locktrace.Lost) { traced++ }},
 		})
 		s.lock("s", "x")
 		if r := leasetest.RecordIn(t, st, "locks/s/_lock"); r.Address != "host:1" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -30,7 +31,7 @@ type diary struct {
 	ops      map[string]int
 }
 
-func (d *diary) add(at time.Time, of leasehold.TraceSubject, format string, args ...any) {
+func (d *diary) add(at time.Time, of locktrace.Subject, format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, fmt.Sprintf("%v %v of %s: %s", at.Sub(d.began), of.Kind, of.Holder, fmt.Sprintf(format, args...)))
@@ -63,34 +64,42 @@ func end(err error) string {
 	return err.Error()
 }
 
+// firstOf is the first of the holders that an error names.
+func firstOf(held error) semaphore.Seat {
+	if h, ok := errors.AsType[*semaphore.HeldError](held); ok && len(h.Info.Holders) > 0 {
+		return h.Info.Holders[0]
+	}
+	return semaphore.Seat{}
+}
+
 func (d *diary) options(holder string) *semaphore.Options {
 	d.began, d.ops = time.Now(), map[string]int{}
-	return &semaphore.Options{Holder: holder, Trace: &leasehold.Trace{
-		AcquireStart: func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
-			d.add(e.Time, e.TraceSubject, "start")
+	return &semaphore.Options{Holder: holder, Trace: &locktrace.Trace{
+		AcquireStart: func(ctx context.Context, e locktrace.AcquireStart) context.Context {
+			d.add(e.Time, e.Subject, "start")
 			return ctx
 		},
-		Waiting: func(_ context.Context, e leasehold.TraceWaiting) {
-			d.add(e.Time, e.TraceSubject, "waits for %s behind %d", e.Info.Holder, e.Ahead)
+		Waiting: func(_ context.Context, e locktrace.Waiting) {
+			d.add(e.Time, e.Subject, "waits for %s behind %d", firstOf(e.Held).Holder, e.Ahead)
 		},
-		AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
-			d.add(e.Time, e.TraceSubject, "done, %s, waited %t, took over %t", end(e.Err), e.Waited, e.TookOver)
+		AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
+			d.add(e.Time, e.Subject, "done, %s, waited %t, took over %t", end(e.Err), e.Waited, e.TookOver)
 		},
-		Renewed: func(context.Context, leasehold.TraceRenewed) {
+		Renewed: func(context.Context, locktrace.Renewed) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.renewals++
 		},
-		Lost: func(_ context.Context, e leasehold.TraceLost) {
-			d.add(e.Time, e.TraceSubject, "lost, %s, held %v", end(e.Cause), e.Held)
+		Lost: func(_ context.Context, e locktrace.Lost) {
+			d.add(e.Time, e.Subject, "lost, %s, held %v", end(e.Cause), e.Held)
 		},
-		Released: func(_ context.Context, e leasehold.TraceReleased) {
-			d.add(e.Time, e.TraceSubject, "released, %s, held %v, lost %t", end(e.Err), e.Held, e.Lost)
+		Released: func(_ context.Context, e locktrace.Released) {
+			d.add(e.Time, e.Subject, "released, %s, held %v, lost %t", end(e.Err), e.Held, e.Lost)
 		},
-		Trouble: func(_ context.Context, e leasehold.TraceTrouble) {
-			d.add(e.Time, e.TraceSubject, "trouble, %d failures", e.Failures)
+		Trouble: func(_ context.Context, e locktrace.Trouble) {
+			d.add(e.Time, e.Subject, "trouble, %d failures", e.Failures)
 		},
-		Request: func(_ context.Context, e leasehold.TraceRequest) {
+		Request: func(_ context.Context, e locktrace.Request) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.ops[e.Kind.String()+" "+e.Op]++
@@ -207,26 +216,26 @@ func TestTraceIsWhole(t *testing.T) {
 				}
 				state[n] = next
 			}
-			seats := func(f func(ctx context.Context, what string, to map[string]string)) *leasehold.Trace {
-				return &leasehold.Trace{
-					AcquireStart: func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
+			seats := func(f func(ctx context.Context, what string, to map[string]string)) *locktrace.Trace {
+				return &locktrace.Trace{
+					AcquireStart: func(ctx context.Context, e locktrace.AcquireStart) context.Context {
 						mu.Lock()
 						defer mu.Unlock()
 						n := len(state) + 1
 						state[n] = "begun"
 						return context.WithValue(ctx, traceKey{}, n)
 					},
-					Waiting: func(ctx context.Context, _ leasehold.TraceWaiting) {
+					Waiting: func(ctx context.Context, _ locktrace.Waiting) {
 						f(ctx, "waiting", map[string]string{"begun": "begun"})
 					},
-					AcquireDone: func(ctx context.Context, e leasehold.TraceAcquireDone) {
+					AcquireDone: func(ctx context.Context, e locktrace.AcquireDone) {
 						to := map[string]string{"begun": "held"}
 						if e.Err != nil {
 							to["begun"] = "failed"
 						}
 						f(ctx, "done", to)
 					},
-					Lost: func(ctx context.Context, e leasehold.TraceLost) {
+					Lost: func(ctx context.Context, e locktrace.Lost) {
 						f(ctx, "lost", map[string]string{"held": "lost"})
 						mu.Lock()
 						defer mu.Unlock()
@@ -234,7 +243,7 @@ func TestTraceIsWhole(t *testing.T) {
 							t.Errorf("%+v", e)
 						}
 					},
-					Released: func(ctx context.Context, e leasehold.TraceReleased) {
+					Released: func(ctx context.Context, e locktrace.Released) {
 						to := map[string]string{"held": "released"}
 						if e.Lost {
 							to = map[string]string{"lost": "released"}
@@ -327,48 +336,49 @@ func TestTraceSaysAll(t *testing.T) {
 		netB.Inject(slow)
 		var mu sync.Mutex
 		var told []string
-		say := func(at time.Time, of leasehold.TraceSubject, format string, args ...any) {
+		say := func(at time.Time, of locktrace.Subject, format string, args ...any) {
 			if !at.Equal(time.Now()) {
 				t.Errorf("told at %v of what happened at %v", time.Now(), at)
 			}
-			if net := map[string]*faultstore.Store{"a": netA, "b": netB}[of.Holder]; of.Store != net.String() || of.Kind == leasehold.KindSemaphore && of.Key != "seats" {
+			if net := map[string]*faultstore.Store{"a": netA, "b": netB}[of.Holder]; of.Store != net.String() || of.Kind == locktrace.Semaphore && of.Key != "seats" {
 				t.Errorf("told of %q in %q", of.Key, of.Store)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, fmt.Sprintf("%v %s: %s", of.Kind, of.Holder, fmt.Sprintf(format, args...)))
 		}
-		number := func(token leasehold.Token) int64 { return max(-1, int64(token)-began.Unix()*1000) }
+		number := func(token int64) int64 { return max(-1, token-began.Unix()*1000) }
 		var watched bool
 		var holders string // the session of a's lease
 		options := func(holder string) *semaphore.Options {
-			return &semaphore.Options{Holder: holder, Trace: &leasehold.Trace{
-				Waiting: func(_ context.Context, e leasehold.TraceWaiting) {
-					if e.Info.Key != "seats" || !e.Info.Exists || e.Info.Age != -1 || e.Info.Session != holders {
-						t.Errorf("it waits for %+v", e.Info)
+			return &semaphore.Options{Holder: holder, Trace: &locktrace.Trace{
+				Waiting: func(_ context.Context, e locktrace.Waiting) {
+					first := firstOf(e.Held)
+					if first.Session != holders {
+						t.Errorf("it waits for %v", e.Held)
 					}
-					say(e.Time, e.TraceSubject, "waits for %q with %d, held %t, behind %d", e.Info.Holder, number(e.Info.Token), e.Info.Held, e.Ahead)
+					say(e.Time, e.Subject, "waits for %q with %d, behind %d", first.Holder, number(int64(first.Token)), e.Ahead)
 				},
-				AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
-					say(e.Time, e.TraceSubject, "done with %d in %v, %s", number(e.Token), e.Took, end(e.Err))
+				AcquireDone: func(_ context.Context, e locktrace.AcquireDone) {
+					say(e.Time, e.Subject, "done with %d in %v, %s", number(e.Token), e.Took, end(e.Err))
 				},
-				Lost: func(_ context.Context, e leasehold.TraceLost) {
-					say(e.Time, e.TraceSubject, "lost %d after %v", number(e.Token), e.Held)
+				Lost: func(_ context.Context, e locktrace.Lost) {
+					say(e.Time, e.Subject, "lost %d after %v", number(e.Token), e.Held)
 				},
-				Released: func(_ context.Context, e leasehold.TraceReleased) {
-					if e.Kind == leasehold.KindSemaphore { // a session that is not used is released at some time
-						say(e.Time, e.TraceSubject, "released %d in %v, %t", number(e.Token), e.Took, e.Err == nil)
+				Released: func(_ context.Context, e locktrace.Released) {
+					if e.Kind == locktrace.Semaphore { // a session that is not used is released at some time
+						say(e.Time, e.Subject, "released %d in %v, %t", number(e.Token), e.Took, e.Err == nil)
 					}
 				},
-				Trouble: func(_ context.Context, e leasehold.TraceTrouble) {
-					say(e.Time, e.TraceSubject, "%d failures, unavailable %t", e.Failures, errors.Is(e.Err, store.ErrUnavailable))
+				Trouble: func(_ context.Context, e locktrace.Trouble) {
+					say(e.Time, e.Subject, "%d failures, unavailable %t", e.Failures, errors.Is(e.Err, store.ErrUnavailable))
 				},
-				Request: func(_ context.Context, e leasehold.TraceRequest) {
+				Request: func(_ context.Context, e locktrace.Request) {
 					switch {
-					case e.Kind == leasehold.KindSession && e.Op == "read" && e.Holder == "b":
+					case e.Kind == locktrace.Session && e.Op == "read" && e.Holder == "b":
 						watched = watched || e.Store == netB.String() && e.Key == holders && e.Took == 100*time.Millisecond && e.Err == nil
-					case e.Kind == leasehold.KindSemaphore && e.Op == "write":
-						say(e.Time, e.TraceSubject, "write in %v, failed %t", e.Took, e.Err != nil)
+					case e.Kind == locktrace.Semaphore && e.Op == "write":
+						say(e.Time, e.Subject, "write in %v, failed %t", e.Took, e.Err != nil)
 					}
 				},
 			}}
@@ -403,7 +413,7 @@ func TestTraceSaysAll(t *testing.T) {
 		wants("given up",
 			"session b: done with 400 in 200ms, nil",
 			"semaphore b: write in 100ms, failed false",
-			`semaphore b: waits for "a" with 201, held true, behind 0`,
+			`semaphore b: waits for "a" with 201, behind 0`,
 			"semaphore b: done with -1 in 3s, late",
 			"semaphore b: write in 100ms, failed false")
 		if _, err := a.TryAcquire(t.Context(), 1); !errors.Is(err, leasehold.ErrHeld) { // it reads that b has gone
@@ -448,8 +458,8 @@ func TestTraceOfALateSeat(t *testing.T) {
 		var told diary
 		opts := told.options("a")
 		start, starts := opts.Trace.AcquireStart, 0
-		opts.Trace.AcquireStart = func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
-			if start(ctx, e); e.Kind == leasehold.KindSemaphore {
+		opts.Trace.AcquireStart = func(ctx context.Context, e locktrace.AcquireStart) context.Context {
+			if start(ctx, e); e.Kind == locktrace.Semaphore {
 				starts++
 			}
 			return context.WithValue(ctx, traceKey{}, starts)
