@@ -167,6 +167,7 @@ func TestMeasuredInMemory(t *testing.T) {
 		{2, 3, true, "measuring in memory: 2 locks, 3 candidates each, for 30s after 30s"},
 		{4, 400, false, "measuring in memory: 2 locks, 400 candidates each, for 30s after 30s"},
 		{400, 4, false, "measuring in memory: 250 locks, 4 candidates each, for 30s after 30s"},
+		{400, 7, false, "measuring in memory: 142 locks, 7 candidates each, for 30s after 30s"},
 		{2, 2000, false, "measuring in memory: 1 lock, 2000 candidates each, for 30s after 30s"},
 	} {
 		leasetest.Bubble(t, func(t *testing.T) {

@@ -157,22 +157,31 @@ func (s *busyStore) Get(ctx context.Context, key string, unless store.Version) (
 func TestBreakOfFreedLock(t *testing.T) {
 	t.Parallel()
 	record := func(state string, token int) []byte {
-		return fmt.Appendf(nil, `{"format":1,"token":%d,"state":%q,"holder":"me","address":"","ttl_ms":86400000,"write_id":"x.%d","session":"","renewed_at":"2999-01-01T00:00:00Z"}`, token, state, token)
+		rest := ""
+		if state == "resting" {
+			state, rest = "free", fmt.Sprintf(`,"rest":{"ms":3600000,"write_id":"x.%d"}`, token)
+		}
+		return fmt.Appendf(nil, `{"format":1,"token":%d,"state":%q,"holder":"me","address":"","ttl_ms":86400000,"write_id":"x.%d","session":"","renewed_at":"2999-01-01T00:00:00Z"%s}`, token, state, token, rest)
 	}
-	for next, want := range map[string]struct {
-		out  string
-		code int
+	for _, tt := range []struct {
+		first, next string
+		out         string
+		code        int
 	}{
-		"free": {"mem:///l was free already: token 8\n", 0},
-		"held": {"", exitHeld},
+		{"held", "free", "mem:///l was free already: token 8\n", 0},
+		{"held", "held", "", exitHeld},
+		{"held", "resting", "mem:///l was free already, and rests: token 8\n", 0},
+		{"resting", "free", "mem:///l was free already: token 8\n", 0},
+		{"resting", "held", "", exitHeld},
+		{"resting", "resting", "mem:///l was free already, and rests: token 8\n", 0},
 	} {
 		st := &busyStore{Store: memstore.New(), at: 2}
-		o, err := st.Put(t.Context(), "l", record("held", 7), store.IfAbsent())
+		o, err := st.Put(t.Context(), "l", record(tt.first, 7), store.IfAbsent())
 		if err != nil {
 			t.Fatal(err)
 		}
 		st.happens = func() {
-			if _, err = st.Put(t.Context(), "l", record(next, 8), store.IfMatch(o.Version)); err != nil {
+			if _, err = st.Put(t.Context(), "l", record(tt.next, 8), store.IfMatch(o.Version)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -183,8 +192,8 @@ func TestBreakOfFreedLock(t *testing.T) {
 		var out, said bytes.Buffer
 		a := &app{stdout: &out, console: console{w: &said}}
 		err = a.free(t.Context(), target{name: "l", store: st, key: "l", url: "mem:///l", layout: leasehold.LayoutObject}, lock, 7)
-		if out.String() != want.out || said.String() != "" || (err == nil) != (want.code == 0) || err != nil && codeOf(errors.Unwrap(err)) != want.code {
-			t.Errorf("if it is %s meanwhile: it writes %q, says %q, and ends with %v", next, &out, &said, err)
+		if out.String() != tt.out || said.String() != "" || (err == nil) != (tt.code == 0) || err != nil && codeOf(errors.Unwrap(err)) != tt.code {
+			t.Errorf("%s, and %s meanwhile: it writes %q, says %q, and ends with %v", tt.first, tt.next, &out, &said, err)
 		}
 	}
 }

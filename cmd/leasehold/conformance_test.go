@@ -75,7 +75,7 @@ func TestConformanceOutcome(t *testing.T) {
 			a.output = output
 			err := (&conformanceRun{app: a}).outcome(tc.results)
 			end, failed := errors.AsType[*exit](err)
-			if failed != (tc.end != "") || failed && (end.code != exitFailed || end.err.Error() != tc.end) {
+			if failed != (tc.end != "") || failed && (end.code != 1 || end.err.Error() != tc.end) {
 				t.Errorf("%d cases end with %v, want %q", len(tc.results), err, tc.end)
 			}
 			if output == "text" {
@@ -150,7 +150,7 @@ func TestConformanceRun(t *testing.T) {
 		if region.url != "" {
 			store += "&region=" + region.url
 		}
-		if code := run(store); code != exitFailed {
+		if code := run(store); code != 1 {
 			t.Errorf("it ends with %d", code)
 		}
 		for _, want := range []string{"FAIL  free-absent: It takes a lock of which there is no object", "the process has ended", "\n0 passed, 1 failed, 0 not tried\n"} {
@@ -169,7 +169,7 @@ func TestConformanceRun(t *testing.T) {
 		}
 	}
 	t.Setenv("AWS_REGION", "")
-	if code := run(at, "-o", "json", "--parallel", "1"); code != exitFailed || !json.Valid(out.Bytes()) {
+	if code := run(at, "-o", "json", "--parallel", "1"); code != 1 || !json.Valid(out.Bytes()) {
 		t.Errorf("it ends with %d and prints\n%s", code, out)
 	}
 	if code := run("s3://" + demoBucket + "-none/p?endpoint=" + server.endpoint); code != exitUnavailable || out.Len() > 0 || !strings.Contains(said.String(), "the store cannot be written to: ") {
