@@ -23,7 +23,7 @@ func withoutMarker(t *testing.T) {
 	}
 }
 
-// A run is ready when its command has begun, and not while it waits.
+// A run is ready when its command has begun, and not while it waits. One that does not get the lock tells of its end.
 func TestRunNotifies(t *testing.T) {
 	t.Parallel()
 	withoutMarker(t)
@@ -39,6 +39,21 @@ func TestRunNotifies(t *testing.T) {
 	before := m.Hear(`STATUS=waiting for l, held by a(, token \d+)?`)
 	if slices.Contains(before, "READY=1") {
 		t.Errorf("it is ready, and waits: %q", before)
+	}
+	at := filepath.Join(t.TempDir(), "n")
+	second := clitest.Manage(t, at)
+	refused := second.Start(store, nil, "run", "--holder", "c", "--wait", "0", "l", "--", "true")
+	_ = refused.Wait()
+	end, err := (&net.Dialer{}).DialContext(t.Context(), "unixgram", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = end.Close() }()
+	if _, err = end.Write([]byte("END=1")); err != nil {
+		t.Fatal(err)
+	}
+	if said := second.Hear("END=1"); !slices.Contains(said, "STOPPING=1") {
+		t.Errorf("a run that does not get the lock says %q before it ends", said)
 	}
 	_ = holder.Process.Signal(syscall.SIGTERM)
 	_ = holder.Wait()

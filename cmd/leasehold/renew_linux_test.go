@@ -543,3 +543,18 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaseWithoutFile: a lease that is in no file waits for no lease file, whatever uses those in the working directory.
+func TestLeaseWithoutFile(t *testing.T) {
+	t.Parallel()
+	if unlock, taken := lockDir("."); !taken { // else another test process has it locked
+		defer unlock()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	unlock, err := (&keptLease{text: []byte("{}"), name: "stdin"}).lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
