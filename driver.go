@@ -12,11 +12,12 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
 
 // A driver is what a lock's engine works for: it turns the engine's reports into leases,
-// errors, callbacks and changes. All of this happens while the engine is locked.
+// errors, events and changes. All of this happens while the engine is locked.
 //
 // The driver decides nothing. The machine in package candidate has already decided what to
 // write and when, which records to trust and when to retry, and the simulation tests that
@@ -30,9 +31,9 @@ type driver struct {
 	at    layout.Layout
 	queue lock.Turns
 	opts  *LockOptions
-	lease *Lease     // from its grant until its release is settled
-	calls *callbacks // nil until the first callback
-	now   *present   // nil while the engine rests
+	lease *Lease       // from its grant until its release is settled
+	trace *lock.Tracer // nil without a Trace, and until the first event
+	now   *present     // nil while the engine rests
 }
 
 // present is what a driver needs only while its engine is active. A process may hold ten
@@ -260,7 +261,7 @@ func (d *driver) report(action protocol.Action) (unused bool) {
 		d.seenNew() // the lease and its holder become known together
 		d.answer(result{lease: d.lease})
 	case candidate.Renewed:
-		d.renewed()
+		d.tracer().Renewed(d.lease.Holder(), d.lease.core.Token, d.Candidate().Lease().TTL)
 	case candidate.MetaSet:
 		d.metaSet(a.Number)
 	case candidate.NoticeGiven:
@@ -320,9 +321,6 @@ func (d *driver) waiting(r record.Record) {
 	d.now.trace.Waits(&HeldError{Info: seen}, false, 0)
 	if d.ownSession(r) {
 		d.opts.Logger.Warn("an acquisition waits for another Lock under its own session", "lock", d.at.String(), "advice", sameSession)
-	}
-	if d.opts.OnWait != nil {
-		d.call("OnWait", func() { d.opts.OnWait(seen) })
 	}
 }
 
@@ -391,14 +389,6 @@ func (d *driver) emit(c Change) {
 	}
 }
 
-func (d *driver) renewed() {
-	d.tracer().Renewed(d.lease.Holder(), d.lease.core.Token, d.Candidate().Lease().TTL)
-	if d.opts.OnRenew != nil {
-		lease := d.lease
-		d.call("OnRenew", func() { d.opts.OnRenew(lease) })
-	}
-}
-
 func (d *driver) lost(cause error) {
 	lease := d.lease
 	lease.core.Finish(cause)
@@ -407,9 +397,6 @@ func (d *driver) lost(cause error) {
 	// The lost lease keeps others out until it is released. A TTL is enough for work that heeds
 	// its context.
 	d.now.forgot = time.AfterFunc(lease.core.TTL(), d.warnOwn)
-	if d.opts.OnLost != nil {
-		d.call("OnLost", func() { d.opts.OnLost(lease, cause) })
-	}
 }
 
 // released stores the outcome before it closes the channel, because free reads it then. It reports
@@ -487,37 +474,11 @@ func (d *driver) troubled(err error) {
 		return // the store works: a marker is not old enough to sweep yet
 	}
 	d.tracer().Trouble(err, d.now.failures)
-	if d.opts.OnTrouble != nil {
-		d.call("OnTrouble", func() { d.opts.OnTrouble(err) })
-		return
-	}
 	log := d.opts.Logger.With("lock", d.at.String(), "error", err)
 	if d.now.waiter != nil {
 		log = log.With("advice", untilItsContext)
 	}
-	log.Warn("the store fails, and is tried again")
-}
-
-// callbacks call the user's functions for a driver. Most locks have none, so they are created
-// at the first call.
-type callbacks struct {
-	options lock.Callbacks // of the callbacks in the options
-	tracer  *lock.Tracer   // of the Trace; nil: none so far
-}
-
-// callbacks returns them, and creates them if necessary. The engine is locked.
-func (d *driver) callbacks() *callbacks {
-	if d.calls == nil {
-		d.calls = &callbacks{options: lock.Callbacks{Patience: d.opts.TTL, Hangs: d.hangs}}
-	}
-	return d.calls
-}
-
-// call runs a function of the user after the earlier ones.
-func (d *driver) call(name string, f func()) { d.callbacks().options.Add(name, f) }
-
-func (d *driver) hangs(name string) {
-	d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", d.at.String(), "callback", name)
+	log.Warn(locktrace.TroubleMessage)
 }
 
 // Internal is for other packages of this module. Programs cannot name most of the types that its

@@ -23,6 +23,7 @@ import (
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -319,7 +320,7 @@ func hints(t *testing.T, st store.Store, key string, under *process) map[string]
 	}
 	limited, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	waiter := fresh(&leasehold.LockOptions{OnWait: func(i leasehold.Info) { say("OnWait of "+i.Key, i) }})
+	waiter := fresh(&leasehold.LockOptions{Trace: leasetest.OnWait(func(i leasehold.Info) { say("a wait for "+i.Key, i) })})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -334,7 +335,7 @@ func hints(t *testing.T, st store.Store, key string, under *process) map[string]
 	return said
 }
 
-// OnWait was told of the holder's session as if that was a lock, by its key; and a holder under
+// A wait was told of the holder's session as if that was a lock, by its key; and a holder under
 // a session, whose record nobody renews, looked abandoned when that was older than a TTL. Who
 // breaks such a lock ends a healthy session, with all its leases.
 func TestHintsUnderASession(t *testing.T) {
@@ -363,7 +364,7 @@ func TestHintsUnderASession(t *testing.T) {
 				gone := c.dead && c.age > 20*time.Second
 				said := hints(t, inner, key, b)
 				for who, i := range said {
-					if who == "OnWait of "+key {
+					if who == "a wait for "+key {
 						continue // when it began to wait it knew of no session
 					}
 					if i.Abandoned != gone || i.Key != key || i.Session != a.session.Key() {
@@ -990,7 +991,7 @@ func TestWaitForMarkerIsNoTrouble(t *testing.T) {
 		candidate := func(holder string) *leasehold.Lock {
 			lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{
 				Layout: leasehold.LayoutMarker, NoIfMatch: true, Sweep: true, Holder: holder,
-				OnTrouble: func(err error) { t.Errorf("%s has trouble: %v", holder, err) },
+				Trace: leasetest.OnTrouble(func(err error) { t.Errorf("%s has trouble: %v", holder, err) }),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -1143,17 +1144,18 @@ func (all *callers) start(seed uint64) *caller {
 			c.locks[i] = append(c.locks[i], locksOf(all.t, c.net, &leasehold.LockOptions{
 				TTL:     callTTL,
 				Session: session,
-				OnWait:  func(i leasehold.Info) { all.about("OnWait", key, i.Key) },
-				OnRenew: func(l *leasehold.Lease) { all.about("OnRenew", key, l.Key()) },
-				OnLost:  func(l *leasehold.Lease, _ error) { all.about("OnLost", key, l.Key()) },
+				Trace: locktrace.Join(leasetest.OnWait(func(i leasehold.Info) { all.about("a wait", key, i.Key) }), &locktrace.Trace{
+					Renewed: func(_ context.Context, e locktrace.Renewed) { all.about("a renewal", key, e.Key) },
+					Lost:    func(_ context.Context, e locktrace.Lost) { all.about("a loss", key, e.Key) },
+				}),
 			}, key)...)
 		}
 		c.elections[i], err = leasehold.NewElection(c.net, "leaders/x", &leasehold.ElectionOptions{
 			LockOptions: leasehold.LockOptions{
 				TTL:     callTTL,
 				Session: session,
+				Trace:   &locktrace.Trace{Leader: func(_ context.Context, e locktrace.Leader) { all.about("a leader", "leaders/x", e.Key) }},
 			},
-			OnLeader: func(i leasehold.Info) { all.about("OnLeader", "leaders/x", i.Key) },
 		})
 		if err != nil {
 			all.t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 // defaults.
 type ElectionOptions struct {
 	// LockOptions apply to the election's lock, except that PollInterval must not be
-	// set. OnWait is called for each campaign that has to wait.
+	// set.
 	LockOptions
 
 	// Frequent is how often a follower polls while the leader is new or late, and
@@ -30,7 +30,7 @@ type ElectionOptions struct {
 	// from the leader's TTL: a follower learns when the leader renews and polls once
 	// soon after each renewal, every TTL/3. Until it knows, and when a renewal is late,
 	// it polls every TTL/24, and then less and less often. If Infrequent is longer than
-	// the TTL, a failover takes longer by the difference. [Election.Update] changes both.
+	// the TTL, a failover takes longer by the difference.
 	Frequent, Infrequent time.Duration
 
 	// Grace is how long the leader's work may take to stop when the leader resigns or
@@ -48,7 +48,7 @@ type ElectionOptions struct {
 	// while the leader answers. The follower learns at once when the leader resigns or
 	// its process exits. If the leader does not answer three times in a row, or says
 	// that it does not lead, the follower polls the store again, frequently. The leader
-	// must answer with the result of [Election.Attend]; package peer implements both
+	// must answer with the result of peer.Attend; package peer implements both
 	// sides over HTTPS. Default: none.
 	Peers Peers
 
@@ -60,10 +60,6 @@ type ElectionOptions struct {
 	// renewed meanwhile. If it returns an error, the error is logged, and the candidate
 	// resigns at once and campaigns again after the usual pause.
 	OnElected func(ctx context.Context, lease *Lease) error
-	// OnLeader is called for each new leader that this candidate sees, including
-	// itself. It runs in order with the callbacks of LockOptions. Only a candidate that
-	// campaigns or observes sees leaders.
-	OnLeader func(Info)
 }
 
 // An Election is one candidate for a leadership, which is represented by a lock. At most
@@ -257,7 +253,9 @@ func (e *Election) serve(ctx context.Context, t *term, lead bool, work func(cont
 	defer context.AfterFunc(ctx, func() { t.stop(context.Cause(ctx)) })()
 	log := e.lock.d.opts.Logger
 	if e.opts.OnElected != nil && t.work.Err() == nil {
-		late := time.AfterFunc(e.lock.d.opts.TTL, func() { e.lock.d.hangs("OnElected") })
+		late := time.AfterFunc(e.lock.d.opts.TTL, func() {
+			log.Warn("OnElected does not return, and the work waits for it", "lock", e.lock.d.at.String())
+		})
 		err := e.opts.OnElected(t.work, t.lease)
 		late.Stop()
 		if err != nil {
@@ -506,9 +504,6 @@ func (e *Election) saw(c Change) {
 	switch c.Kind {
 	case Elected, TakenOver:
 		e.leader, e.leading, e.elected = c.Info, true, c.Time
-		if e.opts.OnLeader != nil {
-			e.lock.d.call("OnLeader", func() { e.opts.OnLeader(c.Info) })
-		}
 	case Renewed:
 		e.leader, e.leading = c.Info, true
 	case Resigned, Expired, Vanished:

@@ -20,6 +20,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -433,7 +434,7 @@ func TestCallbacksOfAnElection(t *testing.T) {
 		var refusals, led atomic.Int32
 		var seen []string
 		e, err := leasehold.NewElection(st, "leaders/x", &leasehold.ElectionOptions{
-			LockOptions: leasehold.LockOptions{Holder: "a"},
+			LockOptions: leasehold.LockOptions{Holder: "a", Trace: leasetest.OnLeader(func(name string) { seen = append(seen, name) })},
 			OnElected: func(ctx context.Context, lease *leasehold.Lease) error {
 				if !lease.Valid() || ctx.Err() != nil {
 					t.Error("elected without a lease")
@@ -443,7 +444,6 @@ func TestCallbacksOfAnElection(t *testing.T) {
 				}
 				return nil
 			},
-			OnLeader: func(i leasehold.Info) { seen = append(seen, i.Holder) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -756,7 +756,7 @@ func TestElectionNeverCreates(t *testing.T) {
 	})
 }
 
-// TestElectionTells: the callbacks and the logger of the options are those that are told.
+// TestElectionTells: the Trace and the logger of the options are those that are told.
 func TestElectionTells(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
@@ -765,10 +765,12 @@ func TestElectionTells(t *testing.T) {
 		told := make(chan string, 100)
 		e := newElection(t, st, leasehold.ElectionOptions{
 			LockOptions: leasehold.LockOptions{
-				OnRenew:   func(l *leasehold.Lease) { told <- "renewed " + l.Key() },
-				OnLost:    func(_ *leasehold.Lease, err error) { told <- "lost " + err.Error() },
-				OnTrouble: func(err error) { told <- "trouble " + err.Error() },
-				Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+				Trace: &locktrace.Trace{
+					Renewed: func(_ context.Context, e locktrace.Renewed) { told <- "renewed " + e.Key },
+					Lost:    func(_ context.Context, e locktrace.Lost) { told <- "lost " + e.Cause.Error() },
+					Trouble: func(_ context.Context, e locktrace.Trouble) { told <- "trouble " + e.Err.Error() },
+				},
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			},
 		})
 		lease, err := e.Campaign(t.Context())
@@ -926,7 +928,7 @@ func TestCampaignThatWaits(t *testing.T) {
 		}
 		waits := make(chan string, 10)
 		follower := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{
-			OnWait: func(i leasehold.Info) { waits <- i.Holder },
+			Trace: leasetest.OnWait(func(i leasehold.Info) { waits <- i.Holder }),
 		}})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -1123,7 +1125,7 @@ func TestLogOfAnElection(t *testing.T) {
 	}{
 		"all is well":                {nil, wait, ""},
 		"OnElected takes its time":   {func(context.Context, *leasehold.Lease) error { time.Sleep(14 * time.Second); return nil }, wait, ""},
-		"OnElected hangs":            {func(context.Context, *leasehold.Lease) error { time.Sleep(16 * time.Second); return nil }, wait, "callback=OnElected"},
+		"OnElected hangs":            {func(context.Context, *leasehold.Lease) error { time.Sleep(16 * time.Second); return nil }, wait, "OnElected does not return"},
 		"OnElected fails":            {func(context.Context, *leasehold.Lease) error { return refuse }, wait, "resigning, since OnElected failed"},
 		"the work fails":             {nil, func(context.Context, *leasehold.Lease) error { return refuse }, "resigning, since the work failed"},
 		"the work is done":           {nil, func(context.Context, *leasehold.Lease) error { return nil }, ""},
@@ -1172,16 +1174,15 @@ func TestCallbacksComeOneByOne(t *testing.T) {
 		var told []string
 		tell := func(what string) {
 			if running.Add(1) > 1 {
-				t.Errorf("%s is told while another callback runs", what)
+				t.Errorf("%s is told while another function runs", what)
 			}
 			time.Sleep(12 * time.Second)
 			told = append(told, what)
 			running.Add(-1)
 		}
 		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{
-			Layout:  leasehold.LayoutObject,
-			OnRenew: func(*leasehold.Lease) { tell("renewed") },
-			OnLost:  func(*leasehold.Lease, error) { tell("lost") },
+			Layout: leasehold.LayoutObject,
+			Trace:  locktrace.Join(leasetest.OnRenew(func() { tell("renewed") }), leasetest.OnLost(func(error) { tell("lost") })),
 		}))
 		time.Sleep(11 * time.Second) // two renewals
 		st.Partition(true)

@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -356,14 +357,14 @@ func TestTroubleIsTold(t *testing.T) {
 		began := time.Now()
 		lock := newLock(t, st, &leasehold.LockOptions{
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			OnTrouble: func(err error) {
+			Trace: leasetest.OnTrouble(func(err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				told = append(told, time.Since(began))
 				if !errors.Is(err, store.ErrThrottled) {
 					t.Errorf("told of %v", err)
 				}
-			},
+			}),
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+30*time.Second)
 		defer cancel()
@@ -378,15 +379,8 @@ func TestTroubleIsTold(t *testing.T) {
 		if len(at) < 10 || len(at) > 11 || at[0] > 2*time.Second || at[1]-at[0] < time.Minute {
 			t.Errorf("told at %v", at)
 		}
-		if strings.Contains(log.String(), "the store fails") {
-			t.Errorf("what a callback tells is logged too: %s", &log)
-		}
-		lock = newLock(t, st, &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, store.ErrThrottled) {
-			t.Error(err)
-		}
-		if n := strings.Count(log.String(), "the store fails"); n != 1 {
-			t.Errorf("%d lines in the log, where no callback tells it: %s", n, &log)
+		if n := strings.Count(log.String(), locktrace.TroubleMessage); n != len(at) {
+			t.Errorf("%d lines in the log, and told %d times: %s", n, len(at), &log)
 		}
 		time.Sleep(time.Minute) // what was given up is settled
 	})
@@ -416,7 +410,7 @@ func TestTroubleOfASession(t *testing.T) {
 		st := &refusing{Store: inner, ops: "get"}
 		told := make(chan error, 10)
 		var log leasetest.Log
-		lock := newLock(t, st, &leasehold.LockOptions{OnTrouble: func(err error) { told <- err }, Logger: debugLog(&log)})
+		lock := newLock(t, st, &leasehold.LockOptions{Trace: leasetest.OnTrouble(func(err error) { told <- err }), Logger: debugLog(&log)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
@@ -437,8 +431,8 @@ func TestTroubleOfASession(t *testing.T) {
 		if err := <-done; !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("it does not say why it waited: %v", err)
 		}
-		if strings.Contains(log.String(), "the store fails") {
-			t.Errorf("what a callback tells is logged too: %s", &log)
+		if n := strings.Count(log.String(), locktrace.TroubleMessage); n != 1 {
+			t.Errorf("%d lines in the log: %s", n, &log)
 		}
 
 		// Nobody knows whether the session goes on that nobody has looked at.

@@ -1082,7 +1082,7 @@ func TestBrokenLeaseSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		var told error
-		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Holder: "me", OnLost: func(_ *leasehold.Lease, err error) { told = err }}))
+		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Holder: "me", Trace: leasetest.OnLost(func(err error) { told = err })}))
 		breakLock(t, newLock(t, st, nil))
 		<-lease.Done()
 		err := lease.Release(t.Context())

@@ -90,7 +90,7 @@ func (l *Lock) Key() string { return l.d.key }
 // Acquire fails at once if retrying is pointless: access is denied, the bucket does not
 // exist, the store permanently refuses the request, the object is not a lock
 // ([ErrForeignObject]) or its token is too large ([ErrTokenTooLarge]). It retries after
-// all other store errors, with a backoff of up to 4 s: see [LockOptions.OnTrouble].
+// all other store errors, with a backoff of up to 4 s: see [locktrace.Trace].
 //
 // The lease keeps the values of ctx but outlives it.
 //

@@ -22,6 +22,7 @@ import (
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -137,7 +138,7 @@ func TestWaitingBacksOff(t *testing.T) {
 		st := newStore()
 		lease := acquire(t, newLock(t, st, nil))
 		var waited []string
-		waiter := newLock(t, st, &leasehold.LockOptions{OnWait: func(i leasehold.Info) { waited = append(waited, i.Holder) }})
+		waiter := newLock(t, st, &leasehold.LockOptions{Trace: leasetest.OnWait(func(i leasehold.Info) { waited = append(waited, i.Holder) })})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		before := st.Counts()
@@ -217,7 +218,7 @@ func TestCrashIsWaitedOut(t *testing.T) {
 func TestLeaseEndsBeforeAnybodyElseCanHoldIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		told := make(chan error, 1)
-		lease, other := rivals(t, &leasehold.LockOptions{OnLost: func(_ *leasehold.Lease, err error) { told <- err }})
+		lease, other := rivals(t, &leasehold.LockOptions{Trace: leasetest.OnLost(func(err error) { told <- err })})
 		deadline := lease.Deadline()
 		next := make(chan *leasehold.Lease, 1)
 		go func() {
@@ -365,7 +366,7 @@ func TestAcquireThatWasGivenUpIsUndone(t *testing.T) {
 func TestLostAnswersAreNotRivals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		lock := newLock(t, st, &leasehold.LockOptions{OnWait: func(i leasehold.Info) { t.Errorf("waited for %v", i.Holder) }})
+		lock := newLock(t, st, &leasehold.LockOptions{Trace: leasetest.OnWait(func(i leasehold.Info) { t.Errorf("waited for %v", i.Holder) })})
 		st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put"}, faultstore.Fault{Kind: faultstore.LostAnswer, Op: "delete"})
 		lease := acquire(t, lock)
 		time.Sleep(lasting(time.Minute))
@@ -736,9 +737,8 @@ func TestHangingCallbackDelaysNothing(t *testing.T) {
 		hang := make(chan struct{})
 		var log leasetest.Log
 		lease, _ := rivals(t, &leasehold.LockOptions{
-			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
-			OnRenew: func(*leasehold.Lease) { <-hang },
-			OnLost:  func(*leasehold.Lease, error) { <-hang },
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Trace:  locktrace.Join(leasetest.OnRenew(func() { <-hang }), leasetest.OnLost(func(error) { <-hang })),
 		})
 		start := time.Now()
 		<-lease.Done()
@@ -749,25 +749,25 @@ func TestHangingCallbackDelaysNothing(t *testing.T) {
 		time.Sleep(time.Minute)
 		close(hang)
 		synctest.Wait()
-		if !strings.Contains(log.String(), "callback=OnLost") {
-			t.Errorf("the hanging callback was not reported: %s", &log)
+		if !strings.Contains(log.String(), "function=Lost") {
+			t.Errorf("the hanging function was not reported: %s", &log)
 		}
 	})
 }
 
-// A callback that returns within the TTL is not reported.
-func TestSlowCallbackIsNotReported(t *testing.T) {
+// A function of a Trace that returns within the TTL is not reported.
+func TestSlowTraceIsNotReported(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		var log leasetest.Log
 		lease := acquire(t, newLock(t, newStore(), &leasehold.LockOptions{
-			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
-			OnRenew: func(*leasehold.Lease) { time.Sleep(14 * time.Second) },
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Trace:  leasetest.OnRenew(func() { time.Sleep(14 * time.Second) }),
 		}))
 		time.Sleep(7 * time.Second)
 		release(t, lease)
 		time.Sleep(time.Minute)
-		if strings.Contains(log.String(), "callback") {
+		if strings.Contains(log.String(), "does not return") {
 			t.Errorf("the log says %s", &log)
 		}
 	})
@@ -777,8 +777,9 @@ func TestRenewalsAreTold(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		var deadlines []time.Time
-		lease := acquire(t, newLock(t, newStore(), &leasehold.LockOptions{
-			OnRenew: func(l *leasehold.Lease) { deadlines = append(deadlines, l.Deadline()) },
+		var lease *leasehold.Lease
+		lease = acquire(t, newLock(t, newStore(), &leasehold.LockOptions{
+			Trace: leasetest.OnRenew(func() { deadlines = append(deadlines, lease.Deadline()) }),
 		}))
 		first := lease.Deadline()
 		time.Sleep(16 * time.Second)

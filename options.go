@@ -116,27 +116,12 @@ type LockOptions struct {
 	// agree too. Default: the store is trusted.
 	Proof Proof
 
-	// OnWait is called when an acquisition begins to wait, and when the lock's holder
-	// changes while it waits.
-	OnWait func(Info)
-	// OnRenew is called after each renewal.
-	OnRenew func(*Lease)
-	// OnLost is called once for a lease that ends before it is released, after its
-	// context has ended, with an error that matches ErrLost.
-	//
-	// The callbacks of a lock run one after the other on their own goroutine. If one
-	// hangs, the others are late, but never a renewal or the end of a lease.
-	OnLost func(*Lease, error)
-	// OnTrouble is called with the last error when the store has failed three times in
-	// a row, and then once a minute until it recovers. The lock keeps retrying
-	// meanwhile, with a backoff of 100 ms to 4 s. Default: log the error.
-	OnTrouble func(error)
-
-	// Trace receives acquisitions, leases and requests, for metrics and spans. Default: none.
+	// Trace receives events: waits, renewals, lost leases, a failing store, requests. Default:
+	// none.
 	Trace *locktrace.Trace
 
-	// Logger receives what no error or callback reports, such as store errors while
-	// Acquire waits. Default: slog.Default().
+	// Logger receives what no error reports, such as store errors while Acquire waits.
+	// Default: slog.Default().
 	Logger *slog.Logger
 }
 

@@ -162,8 +162,8 @@ func TestSessionOptions(t *testing.T) {
 		var told []error
 		s, err := leasehold.NewSession(t.Context(), st, &leasehold.SessionOptions{
 			TTL: 6 * time.Second, Holder: "h", Address: "a:1", Meta: map[string]string{"k": "v"}, Proof: proof,
-			OnTrouble: func(err error) { told = append(told, err) },
-			Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+			Trace:  leasetest.OnTrouble(func(err error) { told = append(told, err) }),
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -22,18 +22,13 @@ import (
 // under the session.
 type SessionOptions struct {
 	// As in [LockOptions]. The TTL applies to all leases under the session.
-	TTL       time.Duration
-	Holder    string
-	Address   string
-	Meta      map[string]string
-	Proof     Proof
-	OnTrouble func(error)
-	Trace     *locktrace.Trace // receives the session as a lease that is renewed
-	Logger    *slog.Logger
-
-	// OnRenew is called after each heartbeat, like the callbacks of a lock. A call that
-	// hangs delays no heartbeat.
-	OnRenew func()
+	TTL     time.Duration
+	Holder  string
+	Address string
+	Meta    map[string]string
+	Proof   Proof
+	Trace   *locktrace.Trace // receives the session as a lease that is renewed
+	Logger  *slog.Logger
 
 	// Prefix is the prefix of the session's object, whose key is Prefix, a slash and 128
 	// random bits. Default "sessions".
@@ -81,10 +76,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	}
 	lo := &LockOptions{
 		TTL: so.TTL, Holder: so.Holder, Address: so.Address, Meta: so.Meta, Proof: so.Proof,
-		OnTrouble: so.OnTrouble, Trace: so.Trace, Logger: so.Logger, Layout: LayoutObject, kind: locktrace.Session,
-	}
-	if so.OnRenew != nil {
-		lo.OnRenew = func(*Lease) { so.OnRenew() }
+		Trace: so.Trace, Logger: so.Logger, Layout: LayoutObject, kind: locktrace.Session,
 	}
 	s := &Session{unused: make(chan struct{})}
 	o, err := lo.withDefaults()

@@ -887,11 +887,11 @@ func TestReleasesAtTheEnd(t *testing.T) {
 		var work sync.WaitGroup
 		var leases []*leasehold.Lease
 		for _, key := range keys(1000) {
-			lock, err := leasehold.NewLock(a.st, key, &leasehold.LockOptions{Session: a.session, OnLost: func(_ *leasehold.Lease, err error) {
+			lock, err := leasehold.NewLock(a.st, key, &leasehold.LockOptions{Session: a.session, Trace: leasetest.OnLost(func(err error) {
 				if !errors.Is(err, leasehold.ErrSessionOver) {
 					t.Errorf("%s was lost: %v", key, err)
 				}
-			}})
+			})})
 			if err != nil {
 				t.Fatal(err)
 			}

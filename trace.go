@@ -12,12 +12,11 @@ func (d *driver) tracer() *lock.Tracer {
 	if d.opts.Trace == nil {
 		return nil
 	}
-	c := d.callbacks()
-	if c.tracer == nil {
+	if d.trace == nil {
 		of := locktrace.Subject{Kind: d.opts.kind, Key: d.key, Holder: d.opts.Holder}
-		c.tracer = lock.NewTracer(d.opts.Trace, d.st, of, lock.NewEvents(d.at.String(), d.opts.TTL, d.opts.Logger), d.Context)
+		d.trace = lock.NewTracer(d.opts.Trace, d.st, of, lock.NewEvents(d.at.String(), d.opts.TTL, d.opts.Logger), d.Context)
 	}
-	return c.tracer
+	return d.trace
 }
 
 // traced calls AcquireStart, and returns the context for the acquisition. The engine is not locked.

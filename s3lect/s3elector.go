@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/locktrace"
 )
 
 // S3ElectorOptions are the options of [NewS3Elector].
@@ -90,8 +91,8 @@ func (e *S3Elector) open(storage Storage) error {
 		LockOptions: leasehold.LockOptions{
 			TTL:    pace.TTL,
 			Holder: config.ServerID, Address: config.ServerAddr,
-			OnRenew: func(*leasehold.Lease) { e.cycle() },
-			Logger:  e.logger,
+			Trace:  &locktrace.Trace{Renewed: func(context.Context, locktrace.Renewed) { e.cycle() }},
+			Logger: e.logger,
 		},
 		Frequent: pace.Frequent, Infrequent: pace.Infrequent,
 		Peers: e.line, Renewals: true,

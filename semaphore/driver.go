@@ -20,13 +20,12 @@ import (
 )
 
 // A driver is the engine.Host of a semaphore. It turns the engine's reports into leases,
-// errors and callbacks, and decides nothing.
+// errors and events, and decides nothing.
 type driver struct {
-	st    store.Store
-	key   string
-	size  int64
-	opts  Options
-	calls lock.Callbacks
+	st   store.Store
+	key  string
+	size int64
+	opts Options
 
 	quiet atomic.Int64 // the clock reading before which no store errors are reported
 
@@ -135,9 +134,6 @@ func (d *driver) start() error {
 	}); err != nil {
 		return err
 	}
-	d.calls.Patience, d.calls.Hangs = d.opts.TTL, func(name string) {
-		d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "semaphore", d.at().String(), "callback", name)
-	}
 	if d.opts.Trace != nil {
 		of := locktrace.Subject{Kind: locktrace.Semaphore, Key: d.key, Holder: d.opts.Holder}
 		d.tracer = lock.NewTracer(d.opts.Trace, d.st, of, lock.NewEvents(d.at().String(), d.opts.TTL, d.opts.Logger), context.Background)
@@ -207,15 +203,10 @@ func (d *driver) report(action protocol.Action) {
 		d.vacated(a)
 	case queue.InLine:
 		d.callers[a.Caller].trace.Waits(&HeldError{infoOf(d.key, a.Table)}, false, a.Ahead)
-		if d.opts.OnWait != nil {
-			place := Place{Ahead: a.Ahead, Info: infoOf(d.key, a.Table)}
-			d.calls.Add("OnWait", func() { d.opts.OnWait(place) })
-		}
 	case queue.Tell:
 		d.tell(a)
 	case protocol.Troubled:
-		d.tracer.Trouble(a.Err, d.failures)
-		d.troubled(a.Err)
+		d.troubled(a.Err, d.failures)
 	case queue.Vanished:
 		d.opts.Logger.Warn("the semaphore's object was deleted: its leases are lost, and its tokens grow only if the store's clock is right",
 			"semaphore", d.at().String(), "token", a.Table.Token)
@@ -238,12 +229,8 @@ func (d *driver) unseated(a queue.Unseated) {
 
 // lost reports a lease that ended before it was released.
 func (d *driver) lost(c *caller, cause error) {
-	l := c.lease
-	d.tracer.Lost(leasehold.Internal.Core(l), &c.times, cause)
-	d.opts.Logger.Info("lease lost", "semaphore", d.at().String(), "token", int64(l.Token()), "error", cause)
-	if d.opts.OnLost != nil {
-		d.calls.Add("OnLost", func() { d.opts.OnLost(l, cause) })
-	}
+	d.tracer.Lost(leasehold.Internal.Core(c.lease), &c.times, cause)
+	d.opts.Logger.Info("lease lost", "semaphore", d.at().String(), "token", int64(c.lease.Token()), "error", cause)
 }
 
 func (d *driver) vacated(a queue.Vacated) {
@@ -413,7 +400,7 @@ func (d *driver) join(ctx context.Context, weight int64, wait bool) (under, erro
 func (d *driver) newSession(ctx context.Context, weight int64, wait bool) (*leasehold.Session, error) {
 	opts := &leasehold.SessionOptions{
 		TTL: d.opts.TTL, Holder: d.opts.Holder, Address: d.opts.Address, Meta: d.opts.Meta,
-		Proof: d.opts.Proof, OnRenew: d.opts.OnRenew, OnTrouble: d.troubled, Trace: d.opts.Trace, Logger: d.opts.Logger,
+		Proof: d.opts.Proof, Trace: d.sessionTrace(d.troubled), Logger: lock.Untroubled(d.opts.Logger),
 	}
 	if wait {
 		s, err := leasehold.NewSession(ctx, d.st, opts)
@@ -429,10 +416,10 @@ func (d *driver) newSession(ctx context.Context, weight int64, wait bool) (*leas
 	if err := d.full(trying, weight); err != nil {
 		return nil, err
 	}
-	opts.OnTrouble = func(err error) {
+	opts.Trace = d.sessionTrace(func(err error, failures int) { //nolint:contextcheck // an event has a context of its own
 		giveUp(err)
-		d.troubled(err)
-	}
+		d.troubled(err, failures)
+	})
 	s, err := leasehold.NewSession(trying, d.st, opts)
 	if err == nil {
 		return s, nil
@@ -465,18 +452,25 @@ func (d *driver) full(ctx context.Context, weight int64) error {
 	return &HeldError{infoOf(d.key, shown.Table)}
 }
 
-// troubled reports store errors once a minute, although the table and each session report
-// them.
-func (d *driver) troubled(err error) {
+// sessionTrace returns the Trace of a session that is begun here. Its trouble is that of the
+// semaphore.
+func (d *driver) sessionTrace(troubled func(err error, failures int)) *locktrace.Trace {
+	var t locktrace.Trace
+	if d.opts.Trace != nil {
+		t = *d.opts.Trace
+	}
+	t.Trouble = func(_ context.Context, e locktrace.Trouble) { troubled(e.Err, e.Failures) }
+	return &t
+}
+
+// troubled reports store errors once a minute, although the table and each session report them.
+func (d *driver) troubled(err error, failures int) {
 	now, quiet := int64(engine.Process{}.Now().Clock), d.quiet.Load()
 	if now < quiet || !d.quiet.CompareAndSwap(quiet, now+int64(time.Minute)) {
 		return
 	}
-	if d.opts.OnTrouble != nil {
-		d.calls.Add("OnTrouble", func() { d.opts.OnTrouble(err) })
-		return
-	}
-	d.opts.Logger.Warn("the store fails, and is tried again", "semaphore", d.at().String(), "error", err,
+	d.tracer.Trouble(err, failures)
+	d.opts.Logger.Warn(locktrace.TroubleMessage, "semaphore", d.at().String(), "error", err,
 		"advice", "an acquisition that waits goes on until its context ends: give it a deadline")
 }
 

@@ -214,7 +214,7 @@ func TestSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		var lost []error
-		opts := &semaphore.Options{Session: session, Holder: "me", OnLost: func(_ *leasehold.Lease, err error) { lost = append(lost, err) }}
+		opts := &semaphore.Options{Session: session, Holder: "me", Trace: leasetest.OnLost(func(err error) { lost = append(lost, err) })}
 		a, b := newSemaphore(t, st, 2, opts), newSemaphore(t, st, 2, opts)
 		first, second := acquired(t, a, 1), acquired(t, b, 1)
 		info, err := a.Inspect(t.Context())
@@ -263,12 +263,16 @@ func TestSessionLost(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		st := faultstore.Wrap(inner, nil)
-		var lost []*leasehold.Lease
-		var after bool // the context had ended
-		s := newSemaphore(t, st, 3, &semaphore.Options{OnLost: func(l *leasehold.Lease, err error) {
-			lost, after = append(lost, l), l.Context().Err() != nil && errors.Is(err, leasehold.ErrLost)
-		}})
-		first, second := acquired(t, s, 1), acquired(t, s, 1)
+		var first, second *leasehold.Lease
+		var lost []leasehold.Token
+		var after bool // the contexts had ended
+		s := newSemaphore(t, st, 3, &semaphore.Options{Trace: &locktrace.Trace{Lost: func(_ context.Context, e locktrace.Lost) {
+			if e.Kind == locktrace.Semaphore {
+				lost = append(lost, leasehold.Token(e.Token))
+				after = errors.Is(e.Cause, leasehold.ErrLost) && first.Context().Err() != nil && second.Context().Err() != nil
+			}
+		}}})
+		first, second = acquired(t, s, 1), acquired(t, s, 1)
 		st.Partition(true)
 		began := time.Now()
 		err := second.Context().Err()
@@ -282,7 +286,7 @@ func TestSessionLost(t *testing.T) {
 				t.Errorf("it goes on: %v until %v", l.Err(), l.Deadline())
 			}
 		}
-		if len(lost) != 2 || !slices.Contains(lost, first) || !slices.Contains(lost, second) || !after {
+		if len(lost) != 2 || !slices.Contains(lost, first.Token()) || !slices.Contains(lost, second.Token()) || !after {
 			t.Errorf("OnLost: %d times", len(lost))
 		}
 		st.Partition(false)
@@ -794,7 +798,7 @@ func TestFailsForNow(t *testing.T) {
 		var troubles []error
 		var log leasetest.Log
 		s := newSemaphore(t, st, 2, &semaphore.Options{
-			OnTrouble: func(err error) { troubles = append(troubles, err) }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Trace: leasetest.OnTrouble(func(err error) { troubles = append(troubles, err) }), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		var kept *leasehold.Lease
 		for _, c := range []struct{ what, op, key string }{
@@ -838,19 +842,25 @@ func TestFailsForNow(t *testing.T) {
 		}
 		released(t, kept)
 		closed(t, s)
-		if strings.Contains(log.String(), "the store fails") {
-			t.Errorf("what OnTrouble is told is logged, too: %s", &log)
+		if n := strings.Count(log.String(), locktrace.TroubleMessage); n != 3 {
+			t.Errorf("it is logged %d times: %s", n, &log)
 		}
 	})
 }
 
-// TestOnWait: one that waits is told of its place, when it begins to and when that changes.
-func TestOnWait(t *testing.T) {
+// TestWaiting: one that waits is told of its place, when it begins to and when that changes.
+func TestWaiting(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		var places []semaphore.Place
+		var places []locktrace.Waiting
+		holding := func(i int) semaphore.Info {
+			held, _ := errors.AsType[*semaphore.HeldError](places[i].Held)
+			return held.Info
+		}
 		a, b, c := newSemaphore(t, st, 1, &semaphore.Options{Holder: "a"}), newSemaphore(t, st, 1, &semaphore.Options{Holder: "b"}),
-			newSemaphore(t, st, 1, &semaphore.Options{OnWait: func(p semaphore.Place) { places = append(places, p) }})
+			newSemaphore(t, st, 1, &semaphore.Options{Trace: &locktrace.Trace{
+				Waiting: func(_ context.Context, e locktrace.Waiting) { places = append(places, e) },
+			}})
 		held := acquired(t, a, 1)
 		second, third := make(chan *leasehold.Lease, 1), make(chan *leasehold.Lease, 1)
 		go func() { second <- acquired(t, b, 1) }()
@@ -864,7 +874,7 @@ func TestOnWait(t *testing.T) {
 		released(t, <-third)
 		synctest.Wait()
 		if len(places) != 2 || places[0].Ahead != 1 || places[1].Ahead != 0 ||
-			places[0].Info.Holders[0].Holder != "a" || places[1].Info.Holders[0].Holder != "b" || len(places[0].Info.Waiters) != 2 {
+			holding(0).Holders[0].Holder != "a" || holding(1).Holders[0].Holder != "b" || len(holding(0).Waiters) != 2 {
 			t.Errorf("the places were %+v", places)
 		}
 		closed(t, a, b, c)
@@ -1012,7 +1022,7 @@ func TestAbandon(t *testing.T) {
 		st := memstore.New()
 		why := errors.New("refused")
 		var lost []error
-		s := newSemaphore(t, st, 2, &semaphore.Options{OnLost: func(_ *leasehold.Lease, err error) { lost = append(lost, err) }})
+		s := newSemaphore(t, st, 2, &semaphore.Options{Trace: leasetest.OnLost(func(err error) { lost = append(lost, err) })})
 		for _, cause := range []error{why, nil} {
 			lost = nil
 			l, other := acquired(t, s, 1), acquired(t, s, 1)
@@ -1244,7 +1254,14 @@ func TestOneCallbackAtATime(t *testing.T) {
 			running--
 		}
 		a := newSemaphore(t, st, 1, &semaphore.Options{
-			TTL: time.Minute, OnTrouble: func(error) { callback("trouble") }, OnLost: func(*leasehold.Lease, error) { callback("lost") },
+			TTL: time.Minute, Trace: &locktrace.Trace{
+				Trouble: func(context.Context, locktrace.Trouble) { callback("trouble") },
+				Lost: func(_ context.Context, e locktrace.Lost) {
+					if e.Kind == locktrace.Semaphore {
+						callback("lost")
+					}
+				},
+			},
 		})
 		held := acquired(t, a, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -1279,15 +1296,15 @@ func TestOneCallbackAtATime(t *testing.T) {
 	})
 }
 
-// TestCallbackThatHangs: the log names a callback that does not return, and says that a wait began again at the
+// TestTraceThatHangs: the log names a function that does not return, and says that a wait began again at the
 // end of the queue because the session ended.
-func TestCallbackThatHangs(t *testing.T) {
+func TestTraceThatHangs(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		var log leasetest.Log
 		hang := make(chan struct{})
 		s := newSemaphore(t, st, 1, &semaphore.Options{
-			Logger: slog.New(slog.NewTextHandler(&log, nil)), OnLost: func(*leasehold.Lease, error) { <-hang },
+			Logger: slog.New(slog.NewTextHandler(&log, nil)), Trace: leasetest.OnLost(func(error) { <-hang }),
 		})
 		lease := acquired(t, s, 1)
 		done := make(chan error, 1)
@@ -1306,8 +1323,8 @@ func TestCallbackThatHangs(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		for _, want := range []string{"a callback does not return", "callback=OnLost", "begins again at the end of the line"} {
-			if n := strings.Count(log.String(), want); n != 1 {
+		for _, want := range []string{"a function of a Trace does not return", "function=Lost", "begins again at the end of the line"} {
+			if n := strings.Count(log.String(), want); n < 1 || n > 2 { // a session has a Trace too
 				t.Errorf("%d times %q in the log:\n%s", n, want, log.String())
 			}
 		}

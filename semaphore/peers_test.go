@@ -231,7 +231,7 @@ func TestHolderLooksAhead(t *testing.T) {
 		}})
 		net := &words{take: time.Millisecond}
 		opts := net.options(true, "holder")
-		opts.TTL, opts.OnTrouble = time.Hour, func(err error) { t.Errorf("told of %v", err) }
+		opts.TTL, opts.Trace = time.Hour, leasetest.OnTrouble(func(err error) { t.Errorf("told of %v", err) })
 		l, err := semaphore.NewLock(ours, "seats", opts)
 		if err != nil {
 			t.Fatal(err)

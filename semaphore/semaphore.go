@@ -46,27 +46,11 @@ type Options struct {
 	// if there is none: see [leasehold.LockOptions.Existing].
 	Existing bool
 
-	// OnWait is called when an acquisition begins to wait, and when its position in the
-	// queue changes.
-	OnWait func(Place)
-	// OnRenew is called after each heartbeat of the semaphore's own session, when the
-	// deadlines of the leases have moved. It runs concurrently with the other callbacks.
-	OnRenew func()
-	// OnLost is called once for a lease that ends before it is released, after its context
-	// has ended. The error matches [leasehold.ErrLost].
-	//
-	// The callbacks of one semaphore run one after the other on a separate goroutine.
-	OnLost func(*leasehold.Lease, error)
-	// OnTrouble is called when the store has failed three times in a row, or when other
-	// processes have been faster than all writes of this one for ten seconds, and then once
-	// a minute while that lasts. Default: the Logger gets a warning.
-	OnTrouble func(error)
-
 	// Trace receives acquisitions, leases and requests, and the events of the semaphore's
 	// own session: see [locktrace.Trace]. Default: none.
 	Trace *locktrace.Trace
 
-	// Logger receives events that no error or callback reports. Default: slog.Default().
+	// Logger receives what no error reports. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -299,12 +283,6 @@ func infoOf(key string, t record.Table) Info {
 		return all
 	}
 	return Info{Key: key, Exists: true, Size: int(t.Size), Token: leasehold.Token(t.Token), Holders: seats(t.Holders), Waiters: seats(t.Waiters)}
-}
-
-// Place is the position of a waiting acquisition in the queue.
-type Place struct {
-	Ahead int // how many wait before it
-	Info  Info
 }
 
 // Errors of this package, besides those of package leasehold.

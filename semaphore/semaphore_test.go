@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -138,7 +139,7 @@ func TestDeadHolder(t *testing.T) {
 		st := memstore.New()
 		net := faultstore.Wrap(st, nil)
 		var lost error
-		gone := newSemaphore(t, net, 1, &semaphore.Options{OnLost: func(_ *leasehold.Lease, err error) { lost = err }})
+		gone := newSemaphore(t, net, 1, &semaphore.Options{Trace: leasetest.OnLost(func(err error) { lost = err })})
 		dead, err := gone.Acquire(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
@@ -202,13 +203,13 @@ func TestWriterAmongReaders(t *testing.T) {
 			}
 			return l
 		}
-		w := newLock(&semaphore.Options{OnWait: func(semaphore.Place) {
+		w := newLock(&semaphore.Options{Trace: &locktrace.Trace{Waiting: func(context.Context, locktrace.Waiting) {
 			mu.Lock()
 			defer mu.Unlock()
 			if inLine.IsZero() {
 				inLine = time.Now()
 			}
-		}})
+		}}})
 		all := []closer{w}
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -431,11 +432,11 @@ func TestOnRenew(t *testing.T) {
 		var mu sync.Mutex
 		var lease *leasehold.Lease
 		var deadlines []time.Time
-		s := newSemaphore(t, memstore.New(), 1, &semaphore.Options{OnRenew: func() {
+		s := newSemaphore(t, memstore.New(), 1, &semaphore.Options{Trace: leasetest.OnRenew(func() {
 			mu.Lock()
 			defer mu.Unlock()
 			deadlines = append(deadlines, lease.Deadline())
-		}})
+		})})
 		held, err := s.Acquire(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)

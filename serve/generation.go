@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/semaphore"
 )
 
@@ -41,15 +42,13 @@ type seats struct {
 func (s *Server) begin(ctx context.Context) (*generation, error) {
 	session, err := leasehold.NewSession(ctx, s.st, &leasehold.SessionOptions{
 		TTL: s.opts.TTL, Holder: s.opts.Holder, Address: s.opts.Address, Proof: s.opts.Proof, Logger: s.log,
-		OnTrouble: s.troubled,
-		OnRenew:   func() { s.trouble.Store(nil) },
-		Trace:     s.trace,
+		Trace: s.trace,
 	})
 	if err != nil {
 		return nil, err
 	}
 	opts := s.opts.lockOptions()
-	opts.Session, opts.OnTrouble, opts.Trace = session, s.troubled, s.trace
+	opts.Session, opts.Trace = session, s.trace
 	locks, err := leasehold.NewLocks(s.st, opts)
 	if err != nil {
 		return nil, errors.Join(err, session.Close(ctx))
@@ -57,10 +56,19 @@ func (s *Server) begin(ctx context.Context) (*generation, error) {
 	return &generation{s: s, session: session, locks: locks, seats: map[seatKey]*seats{}}, nil
 }
 
-func (s *Server) troubled(err error) {
-	text := oneLine(err)
-	s.trouble.Store(&text)
-	s.log.Warn("the store fails, and is tried again", "error", text)
+// ownTrace keeps why the store fails, until the session has been renewed.
+func (s *Server) ownTrace() *locktrace.Trace {
+	return &locktrace.Trace{
+		Trouble: func(_ context.Context, e locktrace.Trouble) {
+			text := oneLine(e.Err)
+			s.trouble.Store(&text)
+		},
+		Renewed: func(_ context.Context, e locktrace.Renewed) {
+			if e.Kind == locktrace.Session {
+				s.trouble.Store(nil)
+			}
+		},
+	}
 }
 
 // Start begins the session of all leases, and returns when it exists. It fails as
@@ -251,7 +259,7 @@ func (g *generation) enter(k seatKey) (*seats, error) {
 		o := &g.s.opts
 		sem, err := semaphore.New(g.s.st, k.key, k.size, &semaphore.Options{
 			TTL: o.TTL, Holder: o.Holder, Address: o.Address, Proof: o.Proof, Session: g.session,
-			OnTrouble: g.s.troubled, Logger: o.Logger, Trace: g.s.trace,
+			Logger: o.Logger, Trace: g.s.trace,
 		})
 		if err != nil {
 			return nil, err

@@ -83,16 +83,17 @@ const (
 //
 // Start begins its session, and Stop ends it. A Server is safe for concurrent use.
 type Server struct {
-	opts  Options
-	st    store.Store // counts requests
-	sent  *meter
-	log   *slog.Logger
-	trace *locktrace.Trace // the option's, and that of the metrics
-	set   *metrics.Set
-	gate  chan struct{} // limits concurrent releases in the background
-	brake chan struct{} // limits concurrent force-releases
-	watch *watcher
-	stats stats
+	opts     Options
+	st       store.Store // counts requests
+	sent     *meter
+	log      *slog.Logger
+	measured *locktrace.Trace // the option's, and that of the metrics
+	trace    *locktrace.Trace // and that of the server
+	set      *metrics.Set
+	gate     chan struct{} // limits concurrent releases in the background
+	brake    chan struct{} // limits concurrent force-releases
+	watch    *watcher
+	stats    stats
 
 	ctx    context.Context // ends when Stop begins
 	cancel context.CancelCauseFunc
@@ -178,9 +179,10 @@ func New(st store.Store, opts *Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, sent: new(meter), log: o.Logger, gate: make(chan struct{}, 32), brake: make(chan struct{}, maxBreaks),
-		set: set, trace: locktrace.Join(recorder.Trace(), o.Trace),
+		set: set, measured: locktrace.Join(recorder.Trace(), o.Trace),
 		changed: make(chan struct{}), supervised: make(chan struct{}), leases: map[string]*lease{}, claims: map[string]*claim{}, usages: map[string]*usage{}, mounted: map[string]http.Handler{},
 	}
+	s.trace = locktrace.Join(s.measured, s.ownTrace())
 	s.ended.most = o.Leases
 	s.st = &counting{Store: metrics.Store(st, set), all: s.sent}
 	s.watch = newWatcher(s, price)
@@ -244,7 +246,7 @@ func (s *Server) Handle(path string, h http.Handler) {
 // Measure returns a store and a Trace for a handler passed to Handle: /metrics then counts its
 // requests to the store and its locks.
 func (s *Server) Measure(st store.Store) (store.Store, *locktrace.Trace) {
-	return metrics.Store(st, s.set), s.trace
+	return metrics.Store(st, s.set), s.measured
 }
 
 // mount returns the handler with the longest matching path, or nil.

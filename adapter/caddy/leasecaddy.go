@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/certmagic"
-	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/leasehold/leasehold"
 	leasecertmagic "github.com/leasehold/leasehold/adapter/certmagic"
@@ -138,16 +140,31 @@ func open(ctx context.Context, use usage) (*shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Caddy's logs are replaced with each configuration, so each message asks for them.
-	log := func() *zap.Logger { return caddy.Log().Named("storage.leasehold") }
-	storage, err := leasecertmagic.New(st, &leasehold.LockOptions{
-		TTL: use.ttl,
-		OnLost: func(l *leasehold.Lease, err error) {
-			log().Error("a lock was lost", zap.String("key", l.Key()), zap.Error(err))
-		},
-		OnTrouble: func(err error) { log().Warn("the store fails", zap.Error(err)) },
-	})
+	storage, err := leasecertmagic.New(st, &leasehold.LockOptions{TTL: use.ttl, Logger: slog.New(logHandler{})})
 	return &shared{storage, st}, err
+}
+
+// A logHandler writes to Caddy's log. Caddy replaces its log with each configuration, so each
+// message asks for it.
+type logHandler struct{ attrs []slog.Attr }
+
+func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return caddyLog().Enabled(ctx, level)
+}
+
+func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
+	return caddyLog().WithAttrs(h.attrs).Handle(ctx, r)
+}
+
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return logHandler{append(slices.Clip(h.attrs), attrs...)}
+}
+
+// WithGroup ignores the name: the locks use no groups.
+func (h logHandler) WithGroup(string) slog.Handler { return h }
+
+func caddyLog() slog.Handler {
+	return zapslog.NewHandler(caddy.Log().Core(), zapslog.WithName("storage.leasehold"))
 }
 
 // Destruct closes the storage, and the store's connections if nothing uses them any more.

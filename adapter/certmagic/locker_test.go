@@ -141,11 +141,11 @@ func TestAbandoned(t *testing.T) {
 	})
 }
 
-// TestLost: a lost lease ends its context, is told of by OnLost and Unlock, and is replaced by RenewLockLease as soon as that can be.
+// TestLost: a lost lease ends its context, is told of by the Trace and Unlock, and is replaced by RenewLockLease as soon as that can be.
 func TestLost(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		ctx, lost := t.Context(), 0
-		a, b, cut := two(t, &leasehold.LockOptions{OnLost: func(*leasehold.Lease, error) { lost++ }})
+		a, b, cut := two(t, &leasehold.LockOptions{Trace: leasetest.OnLost(func(error) { lost++ })})
 		must(t, a.Lock(ctx, "x"))
 		lease, err := a.Lease("x")
 		must(t, err)
@@ -184,7 +184,7 @@ func TestLost(t *testing.T) {
 		must(t, b.Unlock(ctx, "x"))
 		synctest.Wait()
 		if lost != 3 {
-			t.Errorf("OnLost was called %d times, want 3", lost)
+			t.Errorf("Lost was called %d times, want 3", lost)
 		}
 	})
 }

@@ -43,7 +43,7 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// New keeps values and locks in st. The options are those of the locks, nil for the defaults: their OnLost is told of
+// New keeps values and locks in st. The options are those of the locks, nil for the defaults: their Trace is told of
 // leases that are lost. It sends nothing, and fails as leasehold.NewLocks.
 func New(st store.Store, opts *leasehold.LockOptions) (*Storage, error) {
 	locks, err := byname.New(st, func(name string) string { return "locks/" + tree.Escape(name) }, opts)

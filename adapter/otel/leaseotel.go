@@ -14,7 +14,7 @@
 //
 // leasehold.hold is a lease, from then until it is released or lost. Its parent is that of the acquisition,
 // which it links to, since it goes on when that has ended. It has an event "renewed" for a renewal that took more than one
-// request or left less than a third of the TTL, an event "trouble" where OnTrouble would be called, and the
+// request or left less than a third of the TTL, an event "trouble" when the store keeps failing, and the
 // status Error if the lease was lost, or if the store did not confirm its release. A session is such a
 // lease; one that lasts for days is exported when it ends.
 //

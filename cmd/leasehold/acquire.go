@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -216,8 +217,7 @@ func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL s
 		ttl = d.TTL
 	}
 	lock, err := leasehold.NewLock(a.withTimeout(p.store), p.key, &leasehold.LockOptions{
-		TTL: ttl, Holder: d.Holder, Layout: d.Layout, NoIfMatch: d.NoIfMatch, Logger: a.console.logger(),
-		OnTrouble: func(error) {}, // the error at the end says why
+		TTL: ttl, Holder: d.Holder, Layout: d.Layout, NoIfMatch: d.NoIfMatch, Logger: lock.Untroubled(a.console.logger()), // the error at the end says why
 	})
 	if err != nil { // renew has looked at the TTL, and all else is the lease's
 		return nil, bad("%w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/localhttp"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
@@ -117,15 +118,15 @@ func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) e
 	if err = c.monitor.open(ctx, &c.job); err != nil {
 		return err
 	}
-	c.opts.Logger, c.final = c.console.logger(), c.once
+	c.final = c.once
+	c.opts.Trace.Leader = func(_ context.Context, e locktrace.Leader) {
+		if e.New && e.Name != e.Holder {
+			c.waitsFor(blockerOf(leasehold.Info{Holder: e.Name, Address: e.Address, Token: leasehold.Token(e.Token)}, e.Time))
+		}
+	}
 	c.election, err = leasehold.NewElection(c.target.store, c.target.key, &leasehold.ElectionOptions{
 		LockOptions: c.opts,
 		Peers:       c.peering.peers(),
-		OnLeader: func(i leasehold.Info) {
-			if i.Holder != c.election.Status().Holder {
-				c.waitsFor(blockerOf(i, time.Now()))
-			}
-		},
 	})
 	if err != nil {
 		return unusable(err)

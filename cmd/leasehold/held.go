@@ -9,6 +9,8 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/lockjson"
 	"github.com/leasehold/leasehold/internal/plain"
+	"github.com/leasehold/leasehold/locktrace"
+	"github.com/leasehold/leasehold/semaphore"
 )
 
 // A held is a lease of a lock, or one of seats in a semaphore: what a job asks of what it runs under.
@@ -101,6 +103,15 @@ func blockerOf(i leasehold.Info, now time.Time) *blocker {
 		b.who = "held by " + plain.Word(i.Holder)
 	}
 	return b
+}
+
+// blockerOn is what a wait is for.
+func blockerOn(e locktrace.Waiting) *blocker {
+	if held, is := errors.AsType[*semaphore.HeldError](e.Held); is {
+		return seatBlocker(held.Info, e.Ahead)
+	}
+	held, _ := errors.AsType[*leasehold.HeldError](e.Held)
+	return blockerOf(held.Info, e.Time)
 }
 
 // rests says of a lock that its last holder keeps it from others, as it was told then.

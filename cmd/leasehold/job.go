@@ -17,6 +17,8 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/internal/lock"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store/probe"
 )
 
@@ -62,10 +64,10 @@ func (a *app) newJob() job {
 	renewed := make(chan struct{}, 1)
 	return job{
 		app: a, signals: make(chan os.Signal, 8), relayed: make(chan os.Signal, 8), blockers: make(chan *blocker, 1), renewed: renewed,
-		opts: leasehold.LockOptions{
-			OnRenew:   func(*leasehold.Lease) { poke(renewed) },
-			OnTrouble: a.troubled,
-		},
+		opts: leasehold.LockOptions{Trace: &locktrace.Trace{
+			Renewed: func(context.Context, locktrace.Renewed) { poke(renewed) },
+			Trouble: func(_ context.Context, e locktrace.Trouble) { a.troubled(e.Err) },
+		}, Logger: lock.Untroubled(a.console.logger())},
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -130,12 +131,12 @@ func TestRenewalIsTold(t *testing.T) {
 	var said bytes.Buffer
 	j := (&app{console: console{w: &said}}).newJob()
 	for range 2 {
-		j.opts.OnRenew(nil)
+		j.opts.Trace.Renewed(t.Context(), locktrace.Renewed{})
 	}
 	if n := len(j.renewed); n != 1 {
 		t.Errorf("%d renewals are to be looked at, want 1", n)
 	}
-	j.opts.OnTrouble(errors.New("no answer"))
+	j.opts.Trace.Trouble(t.Context(), locktrace.Trouble{Err: errors.New("no answer")})
 	if want := "leasehold: the store fails, and is tried again: no answer\n"; said.String() != want {
 		t.Errorf("it says %q, want %q", &said, want)
 	}

@@ -197,12 +197,12 @@ func TestLockOutlivesItsShell(t *testing.T) {
 	var all sync.WaitGroup
 	for range contenders {
 		lock, e := leasehold.NewLock(st, "l", &leasehold.LockOptions{
-			Layout: clitest.UnderTest.Layout, NoIfMatch: clitest.UnderTest.NoIfMatch, OnWait: func(leasehold.Info) {
+			Layout: clitest.UnderTest.Layout, NoIfMatch: clitest.UnderTest.NoIfMatch, Trace: leasetest.OnWait(func(leasehold.Info) {
 				select {
 				case waiting <- struct{}{}:
 				default:
 				}
-			},
+			}),
 		})
 		if e != nil {
 			t.Fatal(e)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
@@ -163,12 +164,11 @@ func (h *runCmd) run(ctx context.Context, cmd *cobra.Command, args []string) err
 
 // prepare makes the candidate.
 func (h *runCmd) prepare(ctx context.Context, name string) (err error) {
-	h.opts.Logger = h.console.logger()
-	h.opts.OnWait = func(i leasehold.Info) { h.blocked(blockerOf(i, time.Now())) }
-	told := h.opts.OnTrouble
-	h.opts.OnTrouble = func(err error) {
+	h.opts.Trace.Waiting = func(_ context.Context, e locktrace.Waiting) { h.blocked(blockerOn(e)) }
+	told := h.opts.Trace.Trouble
+	h.opts.Trace.Trouble = func(ctx context.Context, e locktrace.Trouble) {
 		if !h.trying.Load() {
-			told(err)
+			told(ctx, e)
 		}
 	}
 	if h.target, err = h.locate(ctx, name, h.opts.Layout); err != nil {

@@ -127,9 +127,7 @@ func (h *runCmd) semaphoreOptions() *semaphore.Options {
 	o := &h.opts
 	return &semaphore.Options{
 		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Proof: o.Proof, Existing: o.Existing,
-		OnWait:    func(p semaphore.Place) { h.blocked(seatBlocker(p)) },
-		OnRenew:   func() { poke(h.renewed) },
-		OnTrouble: o.OnTrouble, Logger: o.Logger,
+		Trace: o.Trace, Logger: o.Logger,
 	}
 }
 
@@ -191,21 +189,21 @@ func (s *seated) Release(ctx context.Context) error {
 }
 
 // seatBlocker is whom an acquisition waits for, and behind how many.
-func seatBlocker(p semaphore.Place) *blocker {
-	b := &blocker{ahead: &p.Ahead}
-	if len(p.Info.Holders) == 0 {
+func seatBlocker(i semaphore.Info, ahead int) *blocker {
+	b := &blocker{ahead: &ahead}
+	if len(i.Holders) == 0 {
 		return b
 	}
-	first := p.Info.Holders[0]
+	first := i.Holders[0]
 	b.party = party{Holder: first.Holder, Token: first.Token}
-	b.who = "which " + taken(p.Info)
+	b.who = "which " + taken(i)
 	if by, is := strings.CutPrefix(b.who, "which is "); is {
 		b.who = by
 	}
-	b.token = alone(p.Info)
+	b.token = alone(i)
 	b.place = ", next in line"
-	if p.Ahead > 0 {
-		b.place = fmt.Sprintf(", %d before it", p.Ahead)
+	if ahead > 0 {
+		b.place = fmt.Sprintf(", %d before it", ahead)
 	}
 	return b
 }

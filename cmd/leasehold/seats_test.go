@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -136,30 +137,19 @@ func TestSeatedReleaseFails(t *testing.T) {
 	})
 }
 
-// TestSemaphoreOptions: a seat is taken as a lock would be: for the same TTL, by the same holder, and so on. Each renewal of
-// it is told to the guardian of the command.
+// TestSemaphoreOptions: a seat is taken as a lock would be: for the same TTL, by the same holder, and so on.
 func TestSemaphoreOptions(t *testing.T) {
 	t.Parallel()
-	trouble, proof := errors.New("trouble"), &probe.Report{}
-	var told []error
+	proof, trace := &probe.Report{}, &locktrace.Trace{}
 	h := &runCmd{job: job{app: &app{}, renewed: make(chan struct{}, 1)}}
 	h.opts = leasehold.LockOptions{
-		TTL: time.Minute, Holder: "me", Address: "a:1", Meta: map[string]string{"k": "v"}, Proof: proof, Existing: true, Logger: silent,
-		OnTrouble: func(err error) { told = append(told, err) },
+		TTL: time.Minute, Holder: "me", Address: "a:1", Meta: map[string]string{"k": "v"}, Proof: proof, Existing: true, Logger: silent, Trace: trace,
 	}
 	o := h.semaphoreOptions()
-	if o.TTL != time.Minute || o.Holder != "me" || o.Address != "a:1" || o.Meta["k"] != "v" || o.Proof != proof || !o.Existing || o.Logger != silent {
+	if o.TTL != time.Minute || o.Holder != "me" || o.Address != "a:1" || o.Meta["k"] != "v" || o.Proof != proof || !o.Existing || o.Logger != silent || o.Trace != trace {
 		t.Errorf("the options are %+v", o)
 	}
-	if o.OnTrouble(trouble); len(told) != 1 || !errors.Is(told[0], trouble) {
-		t.Errorf("it is told of %v", told)
-	}
-	if o.OnRenew(); len(h.renewed) != 1 {
-		t.Error("a renewal is told to nobody")
-	}
-	h.blockers = make(chan *blocker, 1)
-	o.OnWait(semaphore.Place{Ahead: 2})
-	if b := <-h.blockers; b.ahead == nil || *b.ahead != 2 {
+	if b := blockerOn(locktrace.Waiting{Held: &semaphore.HeldError{}, Ahead: 2}); b.ahead == nil || *b.ahead != 2 {
 		t.Errorf("it waits for %+v", b)
 	}
 }
@@ -234,7 +224,7 @@ func TestSeatsInWords(t *testing.T) {
 		{semaphore.Info{Size: rw, Holders: all(a)}, 0, "waiting for l, held for reading by a, next in line", "l is held for reading by a"},
 		{semaphore.Info{Size: rw, Holders: all(writer)}, 0, "waiting for l, held for writing by w, token 7, next in line", "l is held for writing by w (token 7)"},
 	} {
-		blocked := seatBlocker(semaphore.Place{Ahead: tt.ahead, Info: tt.info})
+		blocked := seatBlocker(tt.info, tt.ahead)
 		if got := blocked.inFull("l"); got != tt.waits {
 			t.Errorf("%+v: %q, want %q", tt.info, got, tt.waits)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -122,7 +123,7 @@ func (s *subject) acquire(ctx context.Context, key, ttlMS, waitMS string) string
 	}
 	lock := s.locks[key+" "+ttlMS]
 	if lock == nil {
-		opts := &leasehold.LockOptions{TTL: time.Duration(ttl) * time.Millisecond, OnLost: func(*leasehold.Lease, error) { s.say("") }}
+		opts := &leasehold.LockOptions{TTL: time.Duration(ttl) * time.Millisecond, Trace: &locktrace.Trace{Lost: func(context.Context, locktrace.Lost) { s.say("") }}}
 		if lock, err = leasehold.NewLock(s.st, key, opts); err != nil {
 			return "error " + err.Error()
 		}

@@ -400,3 +400,24 @@ func (r *Requests) Answered(ev protocol.Event, now time.Duration) (Answer, bool)
 	}
 	return Answer{r.op, now - r.sent, err}, true
 }
+
+// Untroubled returns a Logger without the warnings about a store that keeps failing, for those who
+// report the Trouble of a Trace.
+func Untroubled(log *slog.Logger) *slog.Logger { return slog.New(untroubled{log.Handler()}) }
+
+type untroubled struct{ slog.Handler }
+
+func (h untroubled) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == locktrace.TroubleMessage {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h untroubled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return untroubled{h.Handler.WithAttrs(attrs)}
+}
+
+func (h untroubled) WithGroup(name string) slog.Handler {
+	return untroubled{h.Handler.WithGroup(name)}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
+	"github.com/leasehold/leasehold/locktrace"
 )
 
 // TestTellLast: the channel is closed when the function has returned, when there is none, when the event
@@ -92,5 +93,20 @@ func TestRequests(t *testing.T) {
 		if a, is := r.Answered(c.done, 7); !is || a != (lock.Answer{Op: c.op, Took: 5, Err: c.err}) {
 			t.Errorf("%s: %+v", c.op, a)
 		}
+	}
+}
+
+// TestUntroubled: only the warning about a store that fails is dropped.
+func TestUntroubled(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	quiet := lock.Untroubled(slog.New(slog.NewTextHandler(&log, nil)))
+	for _, l := range []*slog.Logger{quiet, quiet.With("a", 1), quiet.WithGroup("g").With("b", 2)} {
+		l.Warn(locktrace.TroubleMessage)
+		l.Warn("something else")
+	}
+	if text := log.String(); strings.Count(text, "\n") != 3 || strings.Contains(text, locktrace.TroubleMessage) ||
+		!strings.Contains(text, `msg="something else" a=1`) || !strings.Contains(text, `msg="something else" g.b=2`) {
+		t.Errorf("the log says %s", text)
 	}
 }

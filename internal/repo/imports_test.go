@@ -73,7 +73,7 @@ var rules = []rule{
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
-	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/layout", "internal/record", "internal/testenv"}},
+	{pkg: "internal/leasetest", may: []string{"std", ".", "locktrace", "store", "store/faultstore", "internal/clock", "internal/layout", "internal/record", "internal/testenv"}},
 	{pkg: "internal/promtext", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/plain", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/openfiles", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},

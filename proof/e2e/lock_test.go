@@ -66,7 +66,7 @@ func TestCostInRequests(t *testing.T) {
 		st := faultstore.Wrap(p.open(t), nil)
 		renewed := make(chan struct{}, 100)
 		lock := newLock(t, st, &leasehold.LockOptions{
-			TTL: 3 * time.Second, OnRenew: func(*leasehold.Lease) { renewed <- struct{}{} },
+			TTL: 3 * time.Second, Trace: leasetest.OnRenew(func() { renewed <- struct{}{} }),
 		})
 		var lease *leasehold.Lease
 		for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/s3store"
@@ -96,7 +97,7 @@ func live(t *testing.T, st store.Store) *leasehold.Lease {
 	t.Helper()
 	renewed := make(chan struct{}, 100)
 	lease := acquire(t, newLock(t, st, &leasehold.LockOptions{
-		TTL: 3 * time.Second, OnRenew: func(*leasehold.Lease) { renewed <- struct{}{} },
+		TTL: 3 * time.Second, Trace: leasetest.OnRenew(func() { renewed <- struct{}{} }),
 	}))
 	if renewals() {
 		<-renewed

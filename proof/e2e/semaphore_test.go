@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -37,13 +38,13 @@ func TestSemaphores(t *testing.T) {
 type queuer struct {
 	name  string
 	close func(context.Context) error
-	waits chan semaphore.Place
+	waits chan locktrace.Waiting
 	got   chan *leasehold.Lease
 }
 
 func newQueuer(name string) (*queuer, *semaphore.Options) {
-	q := &queuer{name: name, waits: make(chan semaphore.Place, 100), got: make(chan *leasehold.Lease, 1)}
-	return q, &semaphore.Options{Holder: name, OnWait: func(p semaphore.Place) { q.waits <- p }}
+	q := &queuer{name: name, waits: make(chan locktrace.Waiting, 100), got: make(chan *leasehold.Lease, 1)}
+	return q, &semaphore.Options{Holder: name, Trace: &locktrace.Trace{Waiting: func(_ context.Context, e locktrace.Waiting) { q.waits <- e }}}
 }
 
 // queue has somebody acquire, and waits until it has its seat or its place in the line.

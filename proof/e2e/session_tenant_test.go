@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -135,7 +136,7 @@ func (h *household) make(waits func(key string)) error {
 	for i := range h.Locks {
 		opts := &leasehold.LockOptions{TTL: h.TTL, Holder: h.Holder, Layout: underTest.Layout, NoIfMatch: underTest.NoIfMatch, Session: h.session}
 		if waits != nil {
-			opts.OnWait = func(i leasehold.Info) { waits(i.Key) }
+			opts.Trace = &locktrace.Trace{Waiting: func(_ context.Context, e locktrace.Waiting) { waits(e.Key) }}
 		}
 		lock, err := leasehold.NewLock(h.st, fmt.Sprintf("%s/%05d", h.key, i), opts)
 		if err != nil {

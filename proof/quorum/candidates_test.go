@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -132,10 +133,13 @@ func (r *referee) ends(who int, why string, gone bool) {
 	}
 }
 
-func (r *referee) renewed(*leasehold.Lease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.renews++
+// trace counts renewals.
+func (r *referee) trace() *locktrace.Trace {
+	return &locktrace.Trace{Renewed: func(context.Context, locktrace.Renewed) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.renews++
+	}}
 }
 
 // counts are the terms, renewals and lost leases so far.
@@ -241,13 +245,13 @@ func fought(t *testing.T, seed uint64, stores []store.Store) *fight {
 	for who, st := range stores {
 		opts := leasehold.LockOptions{TTL: ttl, Holder: fmt.Sprint("candidate ", who)}
 		c := candidate{who, faultstore.Wrap(st, nil), lock, rand.New(rand.NewPCG(seed, uint64(2*who)))}
-		opts.OnRenew = lock.renewed
+		opts.Trace = lock.trace()
 		l, err := leasehold.NewLock(c.st, "fight/lock", &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := candidate{who, faultstore.Wrap(st, nil), election, rand.New(rand.NewPCG(seed, uint64(2*who+1)))}
-		opts.OnRenew = election.renewed
+		opts.Trace = election.trace()
 		e, err := leasehold.NewElection(d.st, "fight/election", &leasehold.ElectionOptions{LockOptions: opts})
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
@@ -73,7 +74,7 @@ func TestRequestsOfRenewals(t *testing.T) {
 	whole := &stopwatch{Store: st}
 	renewed := make(chan struct{}, 100)
 	l, err := leasehold.NewLock(whole, "lock", &leasehold.LockOptions{
-		TTL: ttl, OnRenew: func(*leasehold.Lease) { renewed <- struct{}{} },
+		TTL: ttl, Trace: leasetest.OnRenew(func() { renewed <- struct{}{} }),
 	})
 	if err != nil {
 		t.Fatal(err)

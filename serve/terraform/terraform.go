@@ -172,12 +172,13 @@ func (o *Options) complete() error {
 func (h *Handler) lockOptions() *leasehold.LockOptions {
 	return &leasehold.LockOptions{
 		TTL: h.opts.TTL, Address: h.opts.Address, Proof: h.opts.Proof, Layout: leasehold.LayoutObject,
-		Trace: h.opts.Trace, Logger: h.opts.Logger,
-		OnLost: func(lease *leasehold.Lease, err error) {
-			h.log.Warn("the lock of a state was lost; the run goes on, and its state is refused once another has locked",
-				"lock", lease.Key(), "token", int64(lease.Token()), "error", err)
-		},
+		Trace: locktrace.Join(h.opts.Trace, &locktrace.Trace{Lost: h.lost}), Logger: h.opts.Logger,
 	}
+}
+
+func (h *Handler) lost(_ context.Context, e locktrace.Lost) {
+	h.log.Warn("the lock of a state was lost; the run goes on, and its state is refused once another has locked",
+		"lock", e.Key, "token", e.Token, "error", e.Cause)
 }
 
 // A place is the locations of a name's objects. No name's objects collide with another's. Locks

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	leasegocron "github.com/leasehold/leasehold/adapter/gocron"
+	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -31,13 +32,13 @@ type candidate struct {
 func (t *testElector) IsLeader(ctx context.Context) error {
 	c := t.of(ctx, func(st *memstore.Store, n int) (*candidate, func()) {
 		c := &candidate{name: fmt.Sprint(n), leader: make(chan string, 1)}
-		opts := &leasehold.ElectionOptions{OnLeader: func(i leasehold.Info) {
+		opts := &leasehold.ElectionOptions{}
+		opts.Holder, opts.Trace = c.name, &locktrace.Trace{Leader: func(_ context.Context, e locktrace.Leader) {
 			select {
-			case c.leader <- i.Holder:
+			case c.leader <- e.Name:
 			default:
 			}
 		}}
-		opts.Holder = c.name
 		c.Elector = must(leasegocron.NewElector(must(leasehold.NewElection(st, "leader", opts))))
 		run, cancel := context.WithCancel(context.Background())
 		ended := make(chan bool)
