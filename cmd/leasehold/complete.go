@@ -116,7 +116,7 @@ func (a *app) splitWritten(written string) (before, storeURL, prefix string, err
 		return "", "", "", errNoStore
 	}
 	before = scheme + "://" + path[:i+1]
-	if storeURL = strings.TrimSuffix(before, "/"); scheme == "file" && i == 0 {
+	if storeURL = strings.TrimSuffix(before, "/"); i == 0 { // the root directory, or no store
 		storeURL = before
 	}
 	prefix, err = url.PathUnescape(path[i+1:])

@@ -148,7 +148,7 @@ func (c *conformanceRun) try(ctx context.Context, pattern *regexp.Regexp, comman
 	if err = c.tellNone(pattern); err != nil { //nolint:contextcheck // no case is run, and each has the context of its run
 		return err
 	}
-	p := target{name: c.store, storeURL: c.store}
+	p := target{storeURL: c.store}
 	if err = p.open(ctx); err != nil {
 		return err
 	}

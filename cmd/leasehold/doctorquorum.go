@@ -39,7 +39,7 @@ func (d *diagnosis) diagnoseQuorum(
 	var all quorumReport
 	unsafe, code := []string{}, 0
 	for i, m := range members {
-		d.at, d.price = m, priceAt(m.String())
+		d.price = priceAt(m.String())
 		if err = d.heading("Member %d of %d, %s", i+1, len(members), m); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (d *diagnosis) diagnoseQuorum(
 		all.Report, err = d.whole(ctx, p, quorum)
 	}
 	switch {
-	case d.output == "json" && (all.Report != nil || len(all.Members) > 0):
+	case d.output == "json":
 		if printErr := d.print("", all); printErr != nil {
 			return printErr
 		}
@@ -96,7 +96,7 @@ func (d *diagnosis) diagnoseQuorum(
 
 // whole probes the quorum, and deletes in each member what is left of its scratch objects.
 func (d *diagnosis) whole(ctx context.Context, p target, quorum *quorumstore.Store) (*probe.Report, error) {
-	d.at, d.price = quorum, nil // it has no prices of its own
+	d.price = nil // it has none of its own
 	if err := d.heading("The quorum %s", quorum); err != nil {
 		return nil, err
 	}
