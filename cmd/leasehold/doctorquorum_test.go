@@ -195,6 +195,7 @@ func TestDoctorOfQuorumWithUnsafeMembers(t *testing.T) {
 	}{
 		"a careless one at last":  {2, 0, exitUnsafe, "the whole is no safer than its members, and 2 of 3 are not found safe: s3://a, s3://c"},
 		"a careless one at first": {0, 2, exitUnsafe, "the whole is no safer than its members, and 2 of 3 are not found safe: s3://a, s3://c"},
+		"none that is careless":   {-1, 1, exitDenied, "the whole is no safer than its members, and 1 of 3 are not found safe: s3://b"},
 	} {
 		r := diagnoseMembers(t, "text", func(members []*memberStore, _ func()) {
 			for i, m := range members {
@@ -309,9 +310,12 @@ func TestDoctorOfQuorumTellsWhatIsLeft(t *testing.T) {
 // TestDoctorOfQuorumUnheard: doctor fails if it cannot write a report to stdout, and probes no further members.
 func TestDoctorOfQuorumUnheard(t *testing.T) {
 	t.Parallel()
-	for _, full := range []string{"Member 1 of 3", "Verdict on s3://a\n", "The quorum", "Verdict on quorum:"} {
-		r := &quorumDiagnosis{full: full}
-		r.diagnose(t, "text", func(members []*memberStore, _ func()) {
+	for _, full := range []string{"Member 1 of 3", "Verdict on s3://a\n", "The quorum", "Verdict on quorum:", `"members":`} {
+		r, output := &quorumDiagnosis{full: full}, "text"
+		if full == `"members":` {
+			output = "json"
+		}
+		r.diagnose(t, output, func(members []*memberStore, _ func()) {
 			for i, m := range members {
 				m.asked = func() {
 					if full == "Member 1 of 3" || full == "Verdict on s3://a\n" && i > 0 {

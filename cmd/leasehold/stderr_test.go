@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,7 +55,13 @@ func TestFullStderrBlocksNothing(t *testing.T) {
 			if kept == 0 || kept > maxUnwritten>>10 {
 				t.Errorf("%d messages of 1 KiB were kept", kept)
 			}
-			if want := string(c.dropped(messages - kept)); !strings.HasSuffix(text, want) {
+			want := fmt.Sprintf("messages dropped because stderr took none: %d", messages-kept)
+			if json {
+				want = fmt.Sprintf("\n"+`{"time":%q,"event":"message","level":"warn","message":%q}`, time.Now().UTC().Format(time.RFC3339Nano), want)
+			} else {
+				want = "\nleasehold: " + want
+			}
+			if want += "\n"; !strings.HasSuffix(text, want) {
 				t.Errorf("it ends with %q, want %q", text[len(text)-min(len(text), 200):], want)
 			}
 			if strings.Contains(text, "of the moment") {
