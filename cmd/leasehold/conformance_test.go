@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -172,13 +173,18 @@ func TestConformanceRun(t *testing.T) {
 	if code := run(at, "-o", "json", "--parallel", "1"); code != 1 || !json.Valid(out.Bytes()) {
 		t.Errorf("it ends with %d and prints\n%s", code, out)
 	}
+	// Cases are tried one at a time, and with another TTL than the default.
+	const program = `mkdir "$0" || echo two >"$0s"; echo ready 1 renews-itself; read line; echo "$line" >"$0r"; sleep 0.1; rmdir "$0"`
 	busy := filepath.Join(t.TempDir(), "busy")
-	args := []string{"conformance", "--parallel", "1", "--run", "^(free|acquire-answer)", "--store", at, "--", "sh", "-c", `mkdir "$0" || echo two >"$0s"; sleep 0.1; rmdir "$0"`, busy}
+	args := []string{"conformance", "--parallel", "1", "--ttl", "7s", "--run", "^(free|acquire-answer)", "--store", at, "--", "sh", "-c", program, busy}
 	if code := exec(t.Context(), args, out, said); code != 1 {
 		t.Errorf("it ends with %d, and says %s", code, said)
 	}
 	if _, alone := os.Stat(busy + "s"); alone == nil {
 		t.Error("two cases are tried at a time, and not one")
+	}
+	if text, err := os.ReadFile(busy + "r"); err != nil || !regexp.MustCompile(`^acquire \S+ 7000 \d+\n$`).Match(text) {
+		t.Errorf("it is asked %q, %v", text, err)
 	}
 	if code := run("s3://" + demoBucket + "-none/p?endpoint=" + server.endpoint); code != exitUnavailable || out.Len() > 0 || !strings.Contains(said.String(), "the store cannot be written to: ") {
 		t.Errorf("without a bucket it ends with %d, prints %q and says %q", code, out, said)

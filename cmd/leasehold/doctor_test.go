@@ -80,7 +80,7 @@ write unquoted_etags=true among the parameters.
 		}
 	}
 	for m, want := range map[probe.Micros]time.Duration{
-		0: 0, 999: 999 * time.Microsecond, 1_234: 1_230 * time.Microsecond, 12_345: 12_300 * time.Microsecond, 999_999: time.Second, 1_234_567: 1_230 * time.Millisecond,
+		0: 0, 999: 999 * time.Microsecond, 1_234: 1_230 * time.Microsecond, 10_006: 10 * time.Millisecond, 12_345: 12_300 * time.Microsecond, 999_999: time.Second, 1_234_567: 1_230 * time.Millisecond,
 	} {
 		if got := short(m); got != want {
 			t.Errorf("%d µs are %v, want %v", m, got, want)
