@@ -196,48 +196,69 @@ func (l listener) Write(b []byte) (int, error) {
 }
 
 // TestCampaignGoesOn: if the store was too slow for a candidate that has led before, it campaigns again after the announced
-// backoff.
+// backoff. If the store denies access, it exits.
 func TestCampaignGoesOn(t *testing.T) {
-	leasetest.Bubble(t, func(t *testing.T) {
-		down := failingStore{memstore.New(), errors.New("it is not known why")}
-		o, err := fence.NewObject(down, "state", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		st := faultstore.Wrap(memstore.New(), nil)
-		j, _ := newWaiter()
-		c := &electCmd{job: *j}
-		c.claims = claims{names: []string{"state"}, objects: []*fence.Object{o}}
-		c.monitor.job = &c.job
-		var failed time.Time
-		c.console.w = listener(func(message string) {
-			t.Log(time.Now(), message)
-			switch {
-			case strings.Contains(message, "the store takes longer"):
-				failed = time.Now()
-				st.Clear()
-			case strings.HasPrefix(message, "leasehold: leading l as me") && !failed.IsZero():
-				if took := time.Since(failed); took != 5*time.Second {
-					t.Errorf("it leads %v later", took)
+	denied := []faultstore.Fault{{Kind: faultstore.Denied, Op: "get"}, {Kind: faultstore.Denied, Op: "put"}}
+	for _, tt := range []struct {
+		faults     []faultstore.Fault // after the first term
+		json, goes bool
+		says       string
+		code       int
+	}{
+		{slowness, false, true, " failed, and goes on in 5s: the lock mem://", 143},
+		{slowness, true, true, `"pause_ms":5000}`, 143},
+		{denied, false, false, "", exitDenied},
+	} {
+		leasetest.Bubble(t, func(t *testing.T) {
+			down := failingStore{memstore.New(), errors.New("it is not known why")}
+			o, err := fence.NewObject(down, "state", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := faultstore.Wrap(memstore.New(), nil)
+			j, _ := newWaiter()
+			c := &electCmd{job: *j}
+			c.claims = claims{names: []string{"state"}, objects: []*fence.Object{o}}
+			c.monitor.job, c.console.json = &c.job, tt.json
+			var failed time.Time
+			c.console.w = listener(func(message string) {
+				t.Log(time.Now(), message)
+				switch {
+				case strings.Contains(message, "campaigning for l failed"):
+					if !tt.goes {
+						c.signals <- syscall.SIGTERM // at once, not after the backoff
+					} else if !strings.Contains(message, tt.says) {
+						t.Errorf("it says %q, want %q", message, tt.says)
+					}
+					failed = time.Now()
+					st.Clear()
+				case strings.Contains(message, "leading l as me") && !failed.IsZero():
+					if took := time.Since(failed); took != 5*time.Second {
+						t.Errorf("it leads %v later", took)
+					}
+					c.signals <- syscall.SIGTERM
+				case strings.Contains(message, "campaigning again in"):
+					st.Inject(tt.faults...)
 				}
-				c.signals <- syscall.SIGTERM
-			case strings.Contains(message, "campaigning again in"):
-				st.Inject(slowness...)
+			})
+			if c.election, err = leasehold.NewElection(st, "l", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}}); err != nil {
+				t.Fatal(err)
+			}
+			c.candidate = c.election
+			err = c.campaign(t.Context())
+			time.Sleep(time.Minute) // what is under way comes to its end
+			if end, is := errors.AsType[*exit](err); !is || end.code != tt.code || failed.IsZero() == tt.goes {
+				t.Errorf("it ends with %v, want code %d", err, tt.code)
+			}
+			terms := int64(1)
+			if tt.goes {
+				terms = 2
+			}
+			if m := &c.monitor; m.terms.acquired.Load() != terms || m.terms.lost.Load() != 0 || m.lease.Load() != nil {
+				t.Errorf("%d terms, of which %d were lost, and a lease is held: %v", m.terms.acquired.Load(), m.terms.lost.Load(), m.lease.Load() != nil)
 			}
 		})
-		if c.election, err = leasehold.NewElection(st, "l", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}}); err != nil {
-			t.Fatal(err)
-		}
-		c.candidate = c.election
-		err = c.campaign(t.Context())
-		time.Sleep(time.Minute) // what is under way comes to its end
-		if end, is := errors.AsType[*exit](err); !is || end.code != 143 || failed.IsZero() {
-			t.Errorf("it ends with %v", err)
-		}
-		if m := &c.monitor; m.terms.acquired.Load() != 2 || m.terms.lost.Load() != 0 || m.lease.Load() != nil {
-			t.Errorf("%d terms, of which %d were lost, and a lease is held: %v", m.terms.acquired.Load(), m.terms.lost.Load(), m.lease.Load() != nil)
-		}
-	})
+	}
 }
 
 // TestPassing: after which failures of a campaign a candidate that has led tries again.

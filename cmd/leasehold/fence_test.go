@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -84,6 +85,30 @@ func TestFenceGetOfMovingValue(t *testing.T) {
 			if err = g.show(t.Context(), "state", o); err == nil || err.Error() != "exit code 70: cannot write to stdout: full" {
 				t.Errorf("%s: it cannot be written, and it ends with %v", name, err)
 			}
+		}
+	}
+}
+
+// TestClaims: a claimed resource is next to the lock, or where its URL says. What looks like a URL or a path is not taken for a name.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lock := target{name: "l", key: "l", store: memstore.New()}
+	for name, want := range map[string]string{
+		"state":                      "mem:// state",
+		"file://" + dir + "/a/state": "exit code 66: ",
+		"file://" + dir + "/state":   "file://" + dir + " state",
+		"s3:/bucket/state":           "exit code 64: s3:/bucket/state is not a URL: did you mean s3://bucket/state?",
+		"ftp://host/state":           "exit code 64: ",
+		"a//b":                       "exit code 64: ",
+	} {
+		c := claims{names: []string{name}}
+		got := fmt.Sprint(c.open(t.Context(), lock))
+		if len(c.objects) > 0 {
+			got = c.objects[0].String()
+		}
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
 }

@@ -53,25 +53,30 @@ Exit codes: 66 if the lock does not exist, others as for leasehold run.
 			if err != nil {
 				return err
 			}
-			p.store = a.withTimeout(p.store)
-			if !chosen(cmd) {
-				e, err := a.look(cmd.Context(), &p, &opts)
-				switch {
-				case err != nil:
-					return failed(err)
-				case !e.Exists:
-					return &exit{exitAbsent, fmt.Errorf("there is no lock %s", p.name)}
-				case e.Semaphore != nil:
-					return usage("%s is a semaphore, which keeps no history: leasehold status shows who holds its seats", p.name)
-				}
-			}
-			return a.terms(cmd.Context(), p, &opts, limit)
+			return a.past(cmd.Context(), p, &opts, chosen(cmd), limit)
 		},
 	}
 	f := cmd.Flags()
 	layoutFlag(f, &opts.Layout)
 	f.IntVar(&limit, "limit", 0, "show at most `N` leases (default all)")
 	return cmd
+}
+
+// past shows who has held a lock. Where no layout was chosen, it is the one that the lock has.
+func (a *app) past(ctx context.Context, p target, opts *leasehold.LockOptions, chosen bool, limit int) error {
+	p.store = a.withTimeout(p.store)
+	if !chosen {
+		e, err := a.look(ctx, &p, opts)
+		switch {
+		case err != nil:
+			return failed(err)
+		case !e.Exists:
+			return &exit{exitAbsent, fmt.Errorf("there is no lock %s", p.name)}
+		case e.Semaphore != nil:
+			return usage("%s is a semaphore, which keeps no history: leasehold status shows who holds its seats", p.name)
+		}
+	}
+	return a.terms(ctx, p, opts, limit)
 }
 
 // terms shows as much as it learns, also when it then fails.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -126,6 +127,26 @@ func TestHistoryThatBreaksOff(t *testing.T) {
 				t.Errorf("%s as %s: it shows %d leases, says %q and ends with %v; want %d and %s", name, output, shows, &said, err, tt.shows, tt.want)
 			}
 		}
+	}
+}
+
+// TestHistoryOfSlowStore: if the store does not answer, history says so after a while, and then exits.
+func TestHistoryOfSlowStore(t *testing.T) {
+	t.Parallel()
+	for _, chosen := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var out, said bytes.Buffer
+			st := sleepy{memstore.New(), time.Hour}
+			a := &app{stdout: &out, console: console{w: &said, least: levelNotice}, at: st}
+			began := time.Now()
+			err := a.past(t.Context(), target{name: "l", key: "l", store: st, url: "mem:///l", layout: leasehold.LayoutObject}, &leasehold.LockOptions{Layout: leasehold.LayoutObject}, chosen, 0)
+			if end, is := errors.AsType[*exit](err); !is || end.code != exitUnavailable || !strings.Contains(err.Error(), "the store did not answer for 30s") || time.Since(began) > 5*time.Minute {
+				t.Errorf("layout chosen %v: it ends with %v after %v", chosen, err, time.Since(began))
+			}
+			if want := "leasehold: mem:// has not answered for 5s: waiting for 30s at most\n"; said.String() != want || out.Len() > 0 {
+				t.Errorf("layout chosen %v: it writes %q, and says %q, want %q", chosen, &out, &said, want)
+			}
+		})
 	}
 }
 

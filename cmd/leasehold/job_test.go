@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,15 +49,17 @@ func (s *sham) Release(context.Context) error {
 	return nil
 }
 
-// endsEarly runs a command under a lease that is lost once the command has got more time, since it was renewed. It is a program of its own, since it
-// has to be the parent of the command.
+// endsEarly runs a command under a lease that is lost once the command has got more time, since it was renewed. A signal that came before
+// is not passed on. It is a program of its own, since it has to be the parent of the command.
 func endsEarly() {
-	j := (&app{console: console{w: io.Discard}}).newJob()
+	var said bytes.Buffer
+	j := (&app{console: console{w: &said, json: true}}).newJob()
 	j.argv, j.grace = os.Args[1:], 24*time.Hour
 	lease := &sham{ends: make(chan struct{})}
+	j.relayed <- syscall.SIGINT
 	poke(j.renewed)
 	r := j.hold(context.Background(), lease)
-	if r.err != nil || !r.Expired || r.Signal != syscall.SIGTERM || r.lost == nil || r.lost.Error() != "another has it" || lease.released != 1 {
+	if strings.Contains(said.String(), string(eventSignalled)) || r.err != nil || !r.Expired || r.Signal != syscall.SIGTERM || r.lost == nil || r.lost.Error() != "another has it" || lease.released != 1 {
 		os.Exit(1)
 	}
 }
@@ -91,8 +92,11 @@ func TestLeaseFileIsDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := errors.New("no space left on device")
-	for _, fails := range []string{"", "sync", "close", "rename"} {
+	for _, fails := range []string{"", "write", "sync", "close", "rename"} {
 		var did []string
+		if fails == "write" {
+			_ = temp.Close()
+		}
 		do := func(what string) error {
 			did = append(did, what)
 			if what == fails {
@@ -100,8 +104,11 @@ func TestLeaseFileIsDurable(t *testing.T) {
 			}
 			return nil
 		}
-		err = durably(temp, filepath.Join(dir, "lease"),
+		err = durably(temp, "lease", filepath.Join(dir, "lease"),
 			func(*os.File) error {
+				if text, wrong := os.ReadFile(temp.Name()); wrong != nil || string(text) != "lease" {
+					t.Errorf("what is synced is %q, %v", text, wrong)
+				}
 				if fails == "close" {
 					_ = temp.Close() // and not a second time
 				}
@@ -110,6 +117,8 @@ func TestLeaseFileIsDurable(t *testing.T) {
 		want := []string{"sync", "rename", "syncDir"}
 		switch fails {
 		case "":
+		case "write":
+			want = nil
 		case "close":
 			want = want[:1]
 		default:

@@ -115,15 +115,15 @@ func (f leaseFile) write(d leasehold.Detached) (err error) {
 			_ = os.Remove(temp.Name())
 		}
 	}()
-	if _, err = temp.WriteString(toJSON(d)); err != nil {
-		return err
-	}
-	return durably(temp, path, (*os.File).Sync, os.Rename, syncDir)
+	return durably(temp, toJSON(d), path, (*os.File).Sync, os.Rename, syncDir)
 }
 
-// durably gives a file its name. What it has must be on the disk before that: else, after a loss of power, the name may
-// lead to an empty file.
-func durably(temp *os.File, path string, sync func(*os.File) error, rename func(from, to string) error, syncDir func(string) error) error {
+// durably writes a file and gives it its name. What it has must be on the disk before that: else, after a loss of power,
+// the name may lead to an empty file.
+func durably(temp *os.File, text, path string, sync func(*os.File) error, rename func(from, to string) error, syncDir func(string) error) error {
+	if _, err := temp.WriteString(text); err != nil {
+		return err
+	}
 	if err := sync(temp); err != nil {
 		return err
 	}

@@ -14,14 +14,19 @@ import (
 // readableByOthers reports that not only the owner can read a file.
 func readableByOthers(info fs.FileInfo) bool { return info.Mode().Perm()&0o044 != 0 }
 
-// syncDir makes a rename last. Not every file system can.
+// syncDir makes a rename last, if the file system can.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = d.Close() }()
-	if err = d.Sync(); errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+	return unlessUnsupported(d.Sync())
+}
+
+// unlessUnsupported drops the error of a file system that cannot sync directories.
+func unlessUnsupported(err error) error {
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
 	return err

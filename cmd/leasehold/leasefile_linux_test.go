@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -106,19 +109,24 @@ func TestReadableByOthers(t *testing.T) {
 	}
 }
 
-// TestSyncOfDirectory: a file system that cannot sync directories is not an error.
+// TestSyncOfDirectory: a file system that cannot sync directories is not an error. One that fails to is.
 func TestSyncOfDirectory(t *testing.T) {
 	t.Parallel()
 	here, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dir, fails := range map[string]bool{here: false, "/proc": false, here + "/none": true} {
-		if err := syncDir(dir); (err != nil) != fails {
-			t.Errorf("%s: %v", dir, err)
+	for dir, want := range map[string]error{here: nil, "/proc": nil, here + "/none": fs.ErrNotExist} {
+		if err := syncDir(dir); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", dir, err, want)
 		}
 	}
 	if n := timesOpen(t, here); n != 0 {
 		t.Errorf("it is open %d times", n)
+	}
+	for err, want := range map[error]error{syscall.EINVAL: nil, syscall.ENOTSUP: nil, syscall.EIO: syscall.EIO} {
+		if got := unlessUnsupported(&fs.PathError{Op: "sync", Path: here, Err: err}); !errors.Is(got, want) {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
 	}
 }

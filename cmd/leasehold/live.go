@@ -103,7 +103,7 @@ func (a *app) onScreen(ctx context.Context, view watchview.View, work func(ctx c
 			if !ok {
 				return stopped(syscall.SIGHUP, nil)
 			}
-			if end, err := d.typed(text); end || err != nil {
+			if end, err := d.typed(text); end {
 				return err
 			}
 		case <-screen.Changed():

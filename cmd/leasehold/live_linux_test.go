@@ -2,12 +2,16 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -70,26 +74,20 @@ func TestWatchPrefixOnTerminal(t *testing.T) {
 	}
 }
 
-// A name that becomes a semaphore is shown in lines from then on.
-func TestWatchSeatsOnTerminal(t *testing.T) {
+// TestFreeSemaphoreAppearsOnTerminal: a semaphore that appears ends the view of a lock that did not exist. A message that follows
+// is shown below it.
+func TestFreeSemaphoreAppearsOnTerminal(t *testing.T) {
 	t.Parallel()
-	if clitest.UnderTest != leasetest.Object {
-		t.Skip("the same in every layout")
+	from, to := t.TempDir(), t.TempDir()
+	if out, err := clitest.Command(t, "file://"+from, "run", "--slots", "2", "s", "--", "true").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	store := "file://" + t.TempDir()
-	v := clitest.OnTerminal(t, store, 80, []string{"NO_COLOR=1"}, "watch", "s")
+	v := clitest.OnTerminal(t, "file://"+to, 80, []string{"NO_COLOR=1", "LEASEHOLD_LAYOUT="}, "watch", "s") // a layout would mean a lock
 	seen := v.Shows(t, 0, `state    absent`)
-	holder := clitest.Command(t, store, "run", "--slots", "2", "--holder", "me", "s", "--", "sh", "-c", "read line")
-	release, err := holder.StdinPipe()
-	if err != nil {
+	if err := os.Rename(filepath.Join(from, "s"), filepath.Join(to, "s")); err != nil {
 		t.Fatal(err)
 	}
-	if err = holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	v.Shows(t, seen, regexp.QuoteMeta(watchview.Leave)+`[\s\S]* elected     1 of 2 taken by me `)
-	_ = release.Close()
-	_ = holder.Wait()  // read fails at the end of its input
+	v.Shows(t, seen, regexp.QuoteMeta(watchview.Leave)+`[\s\S]*leasehold: s is free: waiting for a holder`)
 	v.Press(t, "\x03") // by the terminal's own driver
 	_ = v.Cmd.Wait()
 	if code := v.Cmd.ProcessState.ExitCode(); code != 130 {
@@ -145,7 +143,7 @@ func TestWatchOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := "file://" + dir
-	v := clitest.OnTerminal(t, store, 60, nil, "watch", "l")
+	v := clitest.OnTerminal(t, store, 60, nil, "watch", "-v", "l")
 	at := v.Shows(t, 0, `file:///.*state    .*absent`)
 	args := []string{"run", "--holder", "first\x1b[2J", "l", "--", "sh", "-c", "read line"}
 	if clitest.UnderTest == leasetest.Object {
@@ -162,6 +160,7 @@ func TestWatchOnTerminal(t *testing.T) {
 	v.Shows(t, at, `elected .*"first\\x1b\[2J"`)
 	v.Shows(t, at, `state    .*held`)
 	at = v.Shows(t, at, `lease    .*15s, ~?\d+s left`)
+	v.Shows(t, at, `renewed `)
 	v.Resize(t, 10, 30)
 	at = v.Shows(t, at, `\x1b\[H\x1b\[2J\x1b\[1;1H\x1b\[2K[^\n]*file:///.{20,}…`)
 	_ = release.Close()
@@ -238,5 +237,52 @@ func TestMessagesOfTerminalOnView(t *testing.T) {
 	got, err := bufio.NewReader(screen).ReadString('\n') // which a terminal may give in parts
 	if err != nil || len(shown) != 1 || got != "leasehold: on the terminal\r\n" {
 		t.Errorf("the terminal is sent %q, %v, and the view shows %+v", got, err, shown)
+	}
+}
+
+// TestViewEndsWithItsTerminal: a view ends with the terminal that it is shown on or controlled by, even if SIGHUP is ignored.
+func TestViewEndsWithItsTerminal(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		keyboard bool // is gone; else the screen
+		code     int
+		says     string
+	}{
+		{true, 129, ""},
+		{false, exitInternal, "leasehold: cannot write to stdout: input/output error\n"},
+	} {
+		keyboard, in := clitest.Terminal(t)
+		screen, out := clitest.Terminal(t)
+		cmd := clitest.Command(t, "file://"+t.TempDir(), "watch", "l")
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, cmd.Args...)
+		cmd.Env = append(cmd.Env, "TERM=xterm", "NO_COLOR=1")
+		var said bytes.Buffer
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &said
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		late := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
+		var shown []byte
+		for b := make([]byte, 4096); !bytes.Contains(shown, []byte("state    absent")); {
+			n, err := screen.Read(b)
+			if err != nil {
+				t.Fatalf("the terminal was sent %q, %v", shown, err)
+			}
+			shown = append(shown, b[:n]...)
+		}
+		if tt.keyboard {
+			_ = keyboard.Close()
+			go func() { _, _ = io.Copy(io.Discard, screen) }()
+		} else {
+			_ = screen.Close()
+		}
+		_ = cmd.Wait()
+		late.Stop()
+		if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.HasPrefix(said.String(), tt.says) || tt.says == "" && said.Len() > 0 {
+			t.Errorf("without its keyboard %v: it ends with %d, and says %q; want %d and %q", tt.keyboard, code, &said, tt.code, tt.says)
+		}
+		_ = in.Close()
+		_ = out.Close()
 	}
 }

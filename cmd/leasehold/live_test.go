@@ -206,7 +206,7 @@ func TestEventsOfLockForView(t *testing.T) {
 		st.denies.Store(true)
 		time.Sleep(time.Minute)
 		st.denies.Store(false)
-		lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, Holder: "me"})
+		lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, NoIfMatch: true, Holder: "me"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestEventsOfLockForView(t *testing.T) {
 			t.Errorf("it ends with %+v, %v", e, failed)
 		}
 		const want = "unreadable  the lock mem:///l: get \"l\": access denied\nelected me \nrenewed me \n" +
-			"unreadable me get \"l/0000000001.json\": access denied\nrenewed me \nresigned me "
+			"unreadable me get \"l/0000000004.json\": access denied\nrenewed me \nresigned me "
 		if got := strings.Join(slices.Compact(lines), "\n"); got != want {
 			t.Errorf("it is told\n%s\nwant\n%s", got, want)
 		}
@@ -267,6 +267,20 @@ func TestEventsOfLockForView(t *testing.T) {
 		}
 		if err = errors.Join(seat.Release(t.Context()), sem.Close(t.Context())); err != nil {
 			t.Error(err)
+		}
+
+		var said strings.Builder
+		a.console.w = &said
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = a.lockEvents(over, target{name: "m", key: "m", store: st}, &leasehold.LockOptions{Layout: leasehold.LayoutMarker}, true, true, tell)
+		if !errors.Is(err, context.Canceled) || !strings.HasPrefix(said.String(), "leasehold: the layout marker has no tokens") {
+			t.Errorf("of a marker it ends with %v, and the library's message is %q", err, &said)
+		}
+		long := strings.TrimSuffix(strings.Repeat("long/", store.MaxKey/5+1)[:store.MaxKey], "/")
+		_, err = a.lockEvents(t.Context(), target{name: "l", key: long, store: st}, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs}, false, true, tell)
+		if end, is := errors.AsType[*exit](err); !is || end.code != exitUsage {
+			t.Errorf("of a name that is too long for the layout it ends with %v", err)
 		}
 	})
 }

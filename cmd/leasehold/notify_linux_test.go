@@ -97,10 +97,21 @@ func TestElectNotifies(t *testing.T) {
 	second.Seen = append(second.Hear("READY=1"), second.Seen...)
 	second.Hear(`STATUS=following in l, led by a(, token \d+)?`)
 	second.Hear("WATCHDOG=1")
+	// The end of a term is not that of the service.
+	third := clitest.Manage(t, filepath.Join(t.TempDir(), "n"))
+	ends := filepath.Join(t.TempDir(), "ends")
+	resting := third.Start(store, nil, "elect", "--holder", "c", "other", "--", "sh", "-c", `until test -e "$0"; do sleep 0.1; done`, ends)
+	third.Hear(`STATUS=leading other as c(, token \d+)?`)
+	if err := os.WriteFile(ends, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if before := third.Hear("STATUS=candidate for other, no leader is known"); slices.Contains(before, "STOPPING=1") {
+		t.Errorf("it stops with its command: %q", before)
+	}
 	for _, c := range []struct {
 		m   *clitest.Manager
 		cmd *osexec.Cmd
-	}{{m, leader}, {second, follower}} {
+	}{{m, leader}, {second, follower}, {third, resting}} {
 		if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
