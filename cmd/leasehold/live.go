@@ -238,7 +238,7 @@ func (s reportingStore) answered(ctx context.Context, err error) {
 	var ev watchview.Answered
 	switch {
 	case errors.Is(err, store.ErrNotExist), errors.Is(err, store.ErrNotModified), errors.Is(err, store.ErrTooLarge):
-	case err != nil && ctx.Err() != nil: // it was given up
+	case ctx.Err() != nil: // it was given up
 	case err != nil:
 		ev.Trouble = s.message(err)
 	}
