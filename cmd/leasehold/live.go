@@ -157,10 +157,9 @@ func (d *drawing) typed(text []byte) (end bool, err error) {
 		case watchview.Interrupt:
 			return true, stopped(os.Interrupt, nil)
 		case watchview.Suspend:
-			if err := d.screen.Suspend(); err != nil {
+			if err := d.screen.Suspend(); err != nil { // afterwards all is drawn anew: see Changed
 				return true, written(err)
 			}
-			d.frame.Reset()
 		case watchview.Redraw:
 			d.frame.Reset()
 		case watchview.None:
