@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
@@ -136,8 +138,66 @@ func TestMemberToReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for url, want := range map[string]string{"gone://a": "gone://a", "file://" + dir + "/": "file://" + dir, "gone://b": ""} {
-		if got, wrong := (&app{}).placeOf(t.Context(), st, url); got != want || (wrong == nil) != (want != "") {
+		if got, wrong := (&app{}).placeOf(t.Context(), "quorum://m", st, url); got != want || (wrong == nil) != (want != "") {
 			t.Errorf("%s is %q, %v, want %q", url, got, wrong, want)
 		}
 	}
+}
+
+// TestQuorumMade: a quorum is there when nothing is left to be made, or nothing can be: not after it was interrupted, even in
+// the last round, in which the members are told that they are whole.
+func TestQuorumMade(t *testing.T) {
+	t.Parallel()
+	writes := 0
+	for whole := false; !whole; writes++ {
+		synctest.Test(t, func(t *testing.T) { whole = quorumMade(t, writes) })
+	}
+	if writes < 6 {
+		t.Errorf("it takes %d writes, and was not interrupted between them", writes)
+	}
+}
+
+// quorumMade interrupts the making of a quorum after so many writes, and reports that it was not interrupted.
+func quorumMade(t *testing.T, allowed int) (whole bool) {
+	t.Helper()
+	puts := 0
+	var places []*faultstore.Store
+	var members []store.Store
+	for _, name := range []string{"file:///a", "file:///b", "file:///c"} {
+		place := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{{
+			Kind: faultstore.Denied, Op: "put", When: func(faultstore.Call) bool { puts++; return puts > allowed },
+		}}})
+		places, members = append(places, place), append(members, named{place, name})
+	}
+	there := func(when string, want bool, cut ...int) {
+		t.Helper()
+		for _, i := range cut {
+			places[i].Partition(true)
+			defer places[i].Partition(false)
+		}
+		st, err := quorumstore.New(members, nil) // another process, which does not know of it yet
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := made(t.Context(), st); got != want {
+			t.Errorf("after %d writes, %s: it is there: %v, %v", allowed, when, got, err)
+		}
+	}
+	st, err := quorumstore.New(members, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole = st.Init(t.Context()) == nil
+	there("and no more", whole)
+	there("and nobody answers", false, 0, 1, 2)
+	for _, p := range places {
+		p.Clear()
+	}
+	if err = st.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	there("and then the others", true)
+	there("and then the others, and one does not answer", true, 0)
+	there("and then the others, and one answers", true, 0, 1)
+	return whole
 }
