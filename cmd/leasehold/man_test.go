@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -55,6 +56,25 @@ func TestManualPages(t *testing.T) {
 	if len(pages) < 20 {
 		t.Errorf("%d pages: are all commands there?", len(pages))
 	}
+	// Whoever may read what others make so, by the umask, may read the pages.
+	like := filepath.Join(t.TempDir(), "dir")
+	if failure = errors.Join(os.Mkdir(like, 0o755), os.WriteFile(filepath.Join(like, "page"), nil, 0o644)); failure != nil {
+		t.Fatal(failure)
+	}
+	for path, as := range map[string]string{dir: like, filepath.Join(dir, "leasehold.1"): filepath.Join(like, "page")} {
+		if got, want := mode(t, path), mode(t, as); got != want {
+			t.Errorf("%s has the mode %v, want %v", path, got, want)
+		}
+	}
+}
+
+func mode(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode()
 }
 
 // wholeHelp checks that a page is well formed, and has all lines of the help and all flags.

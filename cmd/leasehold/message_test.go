@@ -247,6 +247,9 @@ func TestOnce(t *testing.T) {
 		"held: held": "held: held", // too short to be sure
 		"it did not answer: context deadline exceeded: context deadline exceeded": "it did not answer: context deadline exceeded",
 		"store unavailable: store unavailable: why":                               "store unavailable: why",
+		"no such name: no such name":                                              "no such name", // twelve letters are long enough
+		"no such key: no such key":                                                "no such key: no such key",
+		"the disk is full; the disk is full; try again":                           "the disk is full; try again",
 	} {
 		if got := once(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)

@@ -84,7 +84,7 @@ func TestCheckName(t *testing.T) {
 		"s3:/b/x?region=r": "did you mean s3://b/x?", "file:/d/x": "did you mean file:///d/x?", "file//d/x": "did you mean file:///d/x?", "ifel://d/x": "", "fiel:d/x": "did you mean file:///",
 		"file:x": "did you mean " + fileURL(beside) + "?", "file:///d/x": "", "fiel:///d/x": "did you mean file:///d/x?", "mem:x": "did you mean mem://x?",
 		"gs:/b/x": "did you mean gs://b/x?", "gs:b/x": "did you mean gs://b/x?", "gs://b/x": "", "gcs://b/x": "did you mean gs://b/x?", "GCS://b/x": "did you mean gs://b/x?", "gcs:b/x": "did you mean gs://b/x?", "sg:7": "a name has no colon",
-		"azblob:/c/x": "did you mean azblob://c/x?", "azblob://c/x": "", "az://c/x": "did you mean azblob://c/x?", "az:7": "a name has no colon", "azure:deploy": "a name has no colon",
+		"azblob:/c/x": "did you mean azblob://c/x?", "azblob://c/x": "", "az://c/x": "did you mean azblob://c/x?", "az:7": "a name has no colon", "azure:deploy": "a name has no colon", "azure://c/x": "did you mean azblob://c/x?", "1://c/x": "",
 		"abfss://c@a/x": "", "abfs:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "abfss:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "wasbs:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "wasb:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "https://storage.googleapis.com/b/x": "", "http:/x/y": "unknown scheme http://", "https:/x/y": "unknown scheme https://", "ftp://x/y": "",
 		"host:/x": "neither a name nor a URL: a URL has two slashes after its colon", "/x": "did you mean file:///x?", "./x": "did you mean " + fileURL(beside) + "?", "D:/x": "did you mean file:///D:/x?",
 		"": "", "l": "", "jobs/l": "", "s3/b": "", "s3": "", "file": "", "x//y": "",

@@ -371,6 +371,9 @@ func TestPeersAnswers(t *testing.T) {
 	if err = p.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("it still listens when it has stopped: %v", err)
 	}
+	if _, err = p.client.Load().Ask(t.Context(), address, peer.Question{Lock: "l", Holder: "b"}); !errors.Is(err, peer.ErrClosed) {
+		t.Errorf("it still asks when it has stopped: %v", err)
+	}
 
 	p = has.peering(t)
 	if err = p.listener.Close(); err != nil {
