@@ -60,7 +60,6 @@ For a lock's URL, add its key: quorum://NAME/locks/nightly.`,
   leasehold quorum init quorum://main
   leasehold run quorum://main/nightly -- ./nightly.sh
   leasehold quorum status quorum://main`,
-		Args: cobra.ArbitraryArgs,
 		RunE: subcommand,
 	}
 	cmd.AddCommand(a.quorumInit(), a.quorumStatus(), a.quorumReplace(), a.quorumRepair(), a.quorumCollect())

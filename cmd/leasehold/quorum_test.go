@@ -117,6 +117,29 @@ func TestMembersAreTold(t *testing.T) {
 	}
 }
 
+// TestQuorumCollects: what a run of quorum collect has done is told even if it ends with an error, unless that is nothing.
+func TestQuorumCollects(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		gone, settled int
+		dry           bool
+		err           error
+		says, ends    string
+	}{
+		{0, 0, false, nil, "leasehold: 0 deleted objects are gone; 0 were settled, and can go in a day; 5 were touched meanwhile\n", "<nil>"},
+		{1, 2, true, nil, "leasehold: 1 deleted objects would be gone; 2 would be settled, and could go a day later; 5 were touched meanwhile\n", "<nil>"},
+		{0, 0, false, store.ErrDenied, "", "exit code 77: quorum://m: access denied"},
+		{1, 1, false, store.ErrDenied, "leasehold: 1 deleted objects are gone; 1 were settled, and can go in a day; 5 were touched meanwhile\n", "exit code 77: quorum://m: access denied"},
+	} {
+		var said leasetest.Log
+		a := &app{console: console{w: &said, least: levelNotice}}
+		err := a.quorumCollects("quorum://m", quorumstore.Collected{Gone: tt.gone, Settled: tt.settled, Left: 5}, tt.dry, tt.err)
+		if fmt.Sprint(err) != tt.ends || said.String() != tt.says {
+			t.Errorf("%+v: it says %q, and ends with %v", tt, said.String(), err)
+		}
+	}
+}
+
 // A named is a member with that name.
 type named struct {
 	store.Store

@@ -45,22 +45,29 @@ members. With --dry-run, the members are tested, and the quorum is not changed.`
 				}
 			}
 			did, err := st.Collect(ctx, &opts)
-			result := "%d deleted objects are gone; %d were settled, and can go in a day; %d were touched meanwhile"
-			if opts.DryRun {
-				result = "%d deleted objects would be gone; %d would be settled, and could go a day later; %d were touched meanwhile"
-			}
-			if err != nil && did.Gone+did.Settled == 0 {
-				return a.quorumFailed(args[0], err)
-			}
-			a.console.tell(result, did.Gone, did.Settled, did.Left)
-			if err != nil {
-				return a.quorumFailed(args[0], err)
+			if err = a.quorumCollects(args[0], did, opts.DryRun, err); err != nil {
+				return err
 			}
 			return failure
 		},
 	}
 	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "show what would be removed, and remove nothing")
 	return cmd
+}
+
+// quorumCollects tells what was done, also by a run that has ended with an error then.
+func (a *app) quorumCollects(name string, did quorumstore.Collected, dry bool, err error) error {
+	result := "%d deleted objects are gone; %d were settled, and can go in a day; %d were touched meanwhile"
+	if dry {
+		result = "%d deleted objects would be gone; %d would be settled, and could go a day later; %d were touched meanwhile"
+	}
+	if err == nil || did.Gone+did.Settled > 0 {
+		a.console.tell(result, did.Gone, did.Settled, did.Left)
+	}
+	if err != nil {
+		return a.quorumFailed(name, err)
+	}
+	return nil
 }
 
 // quorumCollected shows one key.

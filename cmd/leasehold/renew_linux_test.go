@@ -529,7 +529,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		done <- untilSignal(t.Context(), func(context.Context) error { close(began); <-hang; return nil })
 	}()
 	<-began
-	for {
+	for first := time.Now(); ; {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -537,6 +537,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		case err := <-done:
 			if e, ok := errors.AsType[*exit](err); !ok || e.code != exitSignal+int(syscall.SIGTERM) {
 				t.Error(err)
+			}
+			if took := time.Since(first); took < sameStop { // timeout(1) sends two at once
+				t.Errorf("the signals of %v end it at once", took)
 			}
 			return
 		case <-time.After(100 * time.Millisecond):

@@ -290,11 +290,9 @@ func (h *runCmd) enter(ctx context.Context, acquire func(context.Context) (held,
 	return lease, h.refused(ctx, err)
 }
 
-// refused says what the end of an acquisition means to the user.
+// refused says what the end of an acquisition means to the user; nil if the lock was acquired.
 func (h *runCmd) refused(ctx context.Context, err error) error {
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, leasehold.ErrHeld) && h.quiet && h.wait == wait{} && h.uncounted == nil:
 		return &exit{h.heldCode, nil} // it is what was asked for, and cron would send it by mail
 	case errors.Is(err, leasehold.ErrHeld):

@@ -49,13 +49,18 @@ func TestWaitFlag(t *testing.T) {
 // A tried is a lock whose holder looks to be gone.
 type tried struct {
 	settled
-	held   error // what a try fails with
+	held   error // what a try fails with; nil: it does not
 	dead   *gone
 	after  time.Duration // when it can be had
 	limits []time.Duration
 }
 
-func (c *tried) try(context.Context) (held, error) { return nil, c.held }
+func (c *tried) try(context.Context) (held, error) {
+	if c.held == nil {
+		return heldLease{}, nil
+	}
+	return nil, c.held
+}
 
 func (c *tried) gone(context.Context, error) *gone { return c.dead }
 
@@ -85,6 +90,7 @@ func TestTryOfDeadHolder(t *testing.T) {
 	}{
 		"it was gone":      {&tried{held: busy, dead: dead, after: 17 * time.Second}, 0, 17 * time.Second, says},
 		"it was alive":     {&tried{held: busy, dead: dead, after: time.Hour}, 75, 20750 * time.Millisecond, says},
+		"it is free":       {&tried{}, 0, 0, ""},
 		"it lives":         {&tried{held: busy}, 75, 0, ""},
 		"the store denies": {&tried{held: &store.Error{Op: "get", Key: "l", Kind: store.ErrDenied}}, exitDenied, 0, ""},
 	} {
@@ -111,7 +117,7 @@ func TestTryOfDeadHolder(t *testing.T) {
 				if tt.says != "" && (len(tt.contest.limits) != 1 || tt.contest.limits[0] != 20750*time.Millisecond || !h.announced) {
 					t.Errorf("%s: it waits for up to %v, and it is announced: %v", name, tt.contest.limits, h.announced)
 				}
-				if h.trying.Load() != (tt.says == "") {
+				if h.trying.Load() != (tt.says == "" && tt.code != 0) {
 					t.Errorf("%s: trouble is not told: %v", name, h.trying.Load())
 				}
 				want := tt.says
