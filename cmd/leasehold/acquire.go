@@ -36,7 +36,6 @@ type acquireCmd struct {
 
 func (a *app) acquire() *cobra.Command {
 	h := &acquireCmd{runCmd: runCmd{job: a.newJob(), wait: wait{forever: true}}}
-	h.minutely = true
 	cmd := &cobra.Command{
 		Use:   "acquire [flags] LOCK --ttl D",
 		Short: "Acquire a lock that outlives the process",

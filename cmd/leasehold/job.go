@@ -52,7 +52,6 @@ type job struct {
 	blockers chan *blocker  // whom the wait is for
 	renewed  chan struct{}
 	passedOn []syscall.Signal // to the command that runs now, or ran last
-	minutely bool             // a wait that goes on says so
 	notifier *notifier        // of the service manager
 	final    bool             // all ends with the command
 	rereads  bool             // SIGHUP has files read again, so it is no order to end

@@ -20,7 +20,6 @@ type moveCmd struct {
 
 func (a *app) move() *cobra.Command {
 	h := &moveCmd{runCmd: runCmd{job: a.newJob(), wait: wait{forever: true}}}
-	h.minutely = true
 	cmd := &cobra.Command{
 		Use:   "move [flags] FROM TO",
 		Short: "Move a lock to another name or store",

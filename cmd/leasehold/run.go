@@ -35,7 +35,7 @@ type runCmd struct {
 
 func (a *app) run() *cobra.Command {
 	h := &runCmd{job: a.newJob(), wait: wait{forever: true}}
-	h.minutely, h.final = true, true
+	h.final = true
 	cmd := &cobra.Command{
 		Use:   "run [flags] LOCK -- CMD [ARG…]",
 		Short: "Run a command while holding a lock",

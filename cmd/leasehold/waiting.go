@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/leasehold/leasehold"
 )
 
 const (
@@ -47,8 +49,8 @@ func (w *waiting) event(message string, now time.Time) event {
 }
 
 // await lets a signal end the acquisition. Meanwhile it says who is waited for, and what
-// is wrong with the store: on a terminal in a line that goes on, else at once and, if it
-// is to, once a minute.
+// is wrong with the store: on a terminal in a line that goes on, else at once and, except
+// in an election, whose followers have nothing else to do, once a minute.
 func (j *job) await(ctx context.Context, acquire func(context.Context) (held, error)) (held, error) {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,6 +63,7 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (held, er
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	w := waiting{began: time.Now()}
+	_, follows := j.candidate.(*leasehold.Election)
 	for {
 		select {
 		case a := <-done:
@@ -79,7 +82,7 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (held, er
 		case <-second.C:
 			// Trouble with the store is told once a minute too, by itself.
 			now := time.Now()
-			if silent := min(j.console.silence(now), now.Sub(w.began)); j.minutely && silent >= minutely+time.Second && !j.console.interactive() {
+			if silent := min(j.console.silence(now), now.Sub(w.began)); !follows && silent >= minutely+time.Second && !j.console.interactive() {
 				j.console.event(levelNotice, w.event(w.line(j.target.name, now), now))
 			}
 		}

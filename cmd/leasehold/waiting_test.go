@@ -25,7 +25,7 @@ func (settled) Settle(context.Context) error { return nil }
 func newWaiter() (*job, *bytes.Buffer) {
 	said := &bytes.Buffer{}
 	return &job{
-		app: &app{console: console{w: said, least: levelNotice}}, target: target{name: "l"}, candidate: settled{}, minutely: true,
+		app: &app{console: console{w: said, least: levelNotice}}, target: target{name: "l"}, candidate: settled{},
 		signals: make(chan os.Signal, 8), blockers: make(chan *blocker, 1), opts: leasehold.LockOptions{TTL: 15 * time.Second},
 	}, said
 }
@@ -46,7 +46,7 @@ func TestWaitsAloud(t *testing.T) {
 		want string
 	}{
 		"run":    {func(*job) {}, minutes},
-		"elect":  {func(j *job) { j.minutely = false }, first},
+		"elect":  {func(j *job) { j.candidate = &leasehold.Election{} }, first},
 		"quiet":  {func(j *job) { j.console.least = slog.LevelError }, ""},
 		"nobody": {func(j *job) { <-j.blockers }, strings.ReplaceAll(strings.TrimPrefix(minutes, first), ", held by first", "")},
 		"another": {func(j *job) {
@@ -57,14 +57,14 @@ func TestWaitsAloud(t *testing.T) {
 		}, strings.NewReplacer("first: 2m", "second: 2m", "first: 3m", "second: 3m").Replace(minutes)},
 		"another, with -v": {func(j *job) {
 			j.console.least = slog.LevelInfo
-			j.minutely = false
+			j.candidate = &leasehold.Election{}
 			go func() {
 				time.Sleep(2 * time.Minute)
 				j.blockers <- blockerOf(leasehold.Info{Holder: "second", Token: 6}, time.Now())
 			}()
 		}, first + "leasehold: waiting for l, held by second, token 6\n"},
 		"announced": {func(j *job) {
-			j.minutely = false
+			j.candidate = &leasehold.Election{}
 			j.announced = true
 		}, ""},
 		"trouble": {func(j *job) {
