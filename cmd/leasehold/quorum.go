@@ -185,7 +185,7 @@ Exit codes: those of leasehold quorum status, for the members after the change.`
 			if err != nil {
 				return err
 			}
-			old, err := a.placeOf(ctx, args[0], st, args[1])
+			old, err := a.placeOf(ctx, st, args[1])
 			if err != nil {
 				return err
 			}
@@ -249,11 +249,8 @@ func (a *app) openMember(ctx context.Context, what, url string) (store.Store, er
 }
 
 // placeOf returns the quorum's name for the member with that URL.
-func (a *app) placeOf(ctx context.Context, name string, st *quorumstore.Store, url string) (string, error) {
-	_, members, err := st.Status(ctx)
-	if err != nil {
-		return "", a.quorumFailed(name, err)
-	}
+func (a *app) placeOf(ctx context.Context, st *quorumstore.Store, url string) (string, error) {
+	_, members, _ := st.Status(ctx) // Replace says what is wrong
 	for _, m := range members {
 		if m.Place == url {
 			return url, nil // as leasehold quorum status has it

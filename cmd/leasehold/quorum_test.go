@@ -161,7 +161,7 @@ func TestMemberToReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for url, want := range map[string]string{"gone://a": "gone://a", "file://" + dir + "/": "file://" + dir, "gone://b": ""} {
-		if got, wrong := (&app{}).placeOf(t.Context(), "quorum://m", st, url); got != want || (wrong == nil) != (want != "") {
+		if got, wrong := (&app{}).placeOf(t.Context(), st, url); got != want || (wrong == nil) != (want != "") {
 			t.Errorf("%s is %q, %v, want %q", url, got, wrong, want)
 		}
 	}

@@ -85,6 +85,41 @@ func TestLeaseFileGone(t *testing.T) {
 	}
 }
 
+// TestReleaseFails: a lease that the store has not released stays as it is in its file, to be released later.
+func TestReleaseFails(t *testing.T) {
+	t.Parallel()
+	if !clitest.UnderTest.Tokens() {
+		t.Skip(withoutLeases)
+	}
+	var armed atomic.Bool
+	lock, env := withWrites(t, func(w http.ResponseWriter, r *http.Request, s3 http.Handler) {
+		if armed.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		s3.ServeHTTP(w, r)
+	})
+	file := filepath.Join(t.TempDir(), "lease.json")
+	if code, says := outcome(t, env, "acquire", "--ttl", "10m", "--file", file, lock); code != 0 {
+		t.Fatalf("acquire: %d, %s", code, says)
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	armed.Store(true)
+	if code, says := outcome(t, env, "release", file); code != exitDenied {
+		t.Errorf("a release that is denied ends with %d and says %s", code, says)
+	}
+	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+		t.Errorf("the lease is %s, %v; want it as before: %s", after, err, before)
+	}
+	armed.Store(false)
+	if code, says := outcome(t, env, "release", file); code != 0 {
+		t.Errorf("the next release ends with %d and says %s", code, says)
+	}
+}
+
 // TestUnsettledRenewal: what has become of a renewal that the store has failed at may be open. Of a lease on stdin it is then
 // written to stdout, and can be used for another try. If the renewal is found to have landed, it is as good as any.
 func TestUnsettledRenewal(t *testing.T) {
