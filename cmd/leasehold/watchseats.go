@@ -49,7 +49,7 @@ func (a *app) watchSeats(ctx context.Context, p target, first admin.Entry) error
 			kind, said = leasehold.Unreadable.String(), err.Error()
 		case !info.Exists && last.Exists:
 			kind, said = leasehold.Vanished.String(), ""
-			last = admin.Entry{Info: leasehold.Info{Key: p.key, Age: -1}}
+			last = admin.Entry{Info: leasehold.Info{Age: -1}}
 		case info.Exists:
 			now, said = seenSeats(info), ""
 			kind = watchview.SeatChange(last.Semaphore, now.Semaphore)
@@ -63,9 +63,9 @@ func (a *app) watchSeats(ctx context.Context, p target, first admin.Entry) error
 	}
 }
 
-// seenSeats is a semaphore that was looked at, whose holders' sessions were not.
+// seenSeats is a semaphore that was looked at, whose holders' sessions were not. Its key and layout the target has.
 func seenSeats(i semaphore.Info) admin.Entry {
 	return admin.Entry{Semaphore: &i, Info: leasehold.Info{
-		Key: i.Key, Layout: admin.LayoutTable, Exists: true, Held: len(i.Holders) > 0, Token: i.Token, Age: -1, Version: i.Version,
+		Exists: true, Held: len(i.Holders) > 0, Token: i.Token, Age: -1, Version: i.Version,
 	}}
 }

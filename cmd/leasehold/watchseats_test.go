@@ -36,6 +36,7 @@ func TestWatchSeats(t *testing.T) {
 		"unreadable  …  2 of 2 taken by a and 1 more  token N",
 		"changed     1 of 2 taken by a  token N",
 		"resigned    0 of 2 taken  last token N",
+		"unreadable  …  0 of 2 taken  last token N",
 		"vanished    0 of 2 taken  last token N",
 		"unreadable  …",
 		"elected     1 of 2 taken by a  token N",
@@ -63,7 +64,7 @@ func TestWatchSeats(t *testing.T) {
 		}
 		events = append(events, fmt.Sprintf("%s %s %d", e.Event, e.State, holders))
 	}
-	if got, want := strings.Join(events, ", "), "elected held 1, changed held 2, unreadable unknown 2, unreadable unknown 2, changed held 1, resigned free 0, vanished absent 0, unreadable unknown 0, elected held 1"; got != want {
+	if got, want := strings.Join(events, ", "), "elected held 1, changed held 2, unreadable unknown 2, unreadable unknown 2, changed held 1, resigned free 0, unreadable unknown 0, vanished absent 0, unreadable unknown 0, elected held 1"; got != want {
 		t.Errorf("the events are %s, want %s", got, want)
 	}
 }
@@ -125,6 +126,9 @@ func watchSeats(t *testing.T, output string) string {
 		next()
 		give(first)
 		next()
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied})
+		next()
+		st.Clear()
 		if err = inner.Delete(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +147,7 @@ func watchSeats(t *testing.T, output string) string {
 		if err = <-ended; !errors.Is(err, over) {
 			t.Errorf("it ends with %v", err)
 		}
-		// It also ends if it cannot write its first line.
+		// It also ends if it cannot write its first line, or a later one.
 		a.stdout = shut{}
 		if entry, err = admin.Inspect(t.Context(), inner, "s"); err != nil {
 			t.Fatal(err)
@@ -151,6 +155,9 @@ func watchSeats(t *testing.T, output string) string {
 		began := time.Now()
 		if err = a.watchSeats(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != 0 {
 			t.Errorf("without a stdout it ends with %v after %v", err, time.Since(began))
+		}
+		if err = a.watchSeats(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, admin.Entry{Semaphore: &semaphore.Info{Size: 2}}); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != appearance {
+			t.Errorf("without a stdout for a change it ends with %v after %v", err, time.Since(began))
 		}
 		give(third)
 		if err = sem.Close(t.Context()); err != nil {
