@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -180,5 +182,32 @@ func TestWatchFlags(t *testing.T) {
 		if isPrefix(name) != want {
 			t.Errorf("%q is a prefix: %v", name, !want)
 		}
+	}
+}
+
+// TestWatchUnwritten: watch ends at once if its first line cannot be written, not when it looks again. It finds out a layout
+// once, and names what it does not watch as the user gave it.
+func TestWatchUnwritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"l", "m"} {
+		body := `{"format":1,"token":3,"state":"held","holder":"web-1","address":"","ttl_ms":86400000,"write_id":"x.1","session":"","renewed_at":"2999-01-01T00:00:00Z"}`
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := "file://" + filepath.ToSlash(dir) + "/"
+	for args, want := range map[string]string{
+		"-v watch " + at + "l": "leasehold: " + at + "l has the layout object\nleasehold: cannot write to stdout: it is shut\n",
+		"watch --every 24h --limit 1 " + at: "leasehold: watching " + at + ": a refresh each 24h0m0s, of 3 requests now\n" +
+			"leasehold: there are more than 1 locks under " + at + ", and the others are not watched: give a longer prefix, or a larger --limit\n" +
+			"leasehold: cannot write to stdout: it is shut\n",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // what goes on is a fault
+		var said bytes.Buffer
+		if code := exec(ctx, strings.Fields(args), shut{}, &said); code != exitInternal || !strings.HasPrefix(said.String(), want) {
+			t.Errorf("leasehold %s: exit code %d, and it says\n%swant\n%s", args, code, said.String(), want)
+		}
+		cancel()
 	}
 }
