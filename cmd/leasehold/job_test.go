@@ -218,16 +218,18 @@ func TestProve(t *testing.T) {
 			file = filepath.Join(dir, name)
 		}
 		j := &job{app: &app{}, proof: file, target: target{store: quirkyStore{Store: memstore.New()}}}
-		c := &serveCmd{app: j.app, proof: file, target: target{store: memstore.New()}, states: states{prefix: "s3://b/tf", target: target{store: memstore.New()}}}
+		c := &serveCmd{app: j.app, proof: file, target: j.target, states: states{prefix: "s3://b/tf", target: j.target}}
 		for what, err := range map[string]error{"run": j.prove(), "serve": c.prove()} {
 			if end, is := errors.AsType[*exit](err); is != (want != "") || is && (end.code != exitUsage || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%s with %q: %v, want %q", what, name, err, want)
 			}
 		}
-		if _, adapted := j.target.store.(*memstore.Store); adapted != (name == "quirk") {
-			t.Errorf("with %q the store is %T", name, j.target.store)
+		for what, st := range map[string]store.Store{"run": j.target.store, "serve": c.target.store, "states": c.states.target.store} {
+			if _, adapted := st.(*memstore.Store); adapted != (name == "quirk") {
+				t.Errorf("with %q the store of %s is %T", name, what, st)
+			}
 		}
-		if proves := name == "good" || name == "quirk"; (j.opts.Proof != nil) != proves || (c.opts.Proof != nil) != proves || j.target.store == nil || c.target.store == nil || c.states.target.store == nil {
+		if proves := name == "good" || name == "quirk"; (j.opts.Proof != nil) != proves || (c.opts.Proof != nil) != proves {
 			t.Errorf("with %q: %v, %v", name, j.opts.Proof, c.opts.Proof)
 		}
 	}

@@ -94,6 +94,14 @@ func TestSeatsOfTheGone(t *testing.T) {
 			}
 		}
 	}
+	// It gives up after some of them, but others may have their turn the next time.
+	many, found := &semaphore.HeldError{Info: semaphore.Info{Holders: seats(strings.Repeat("lives ", mostAsked)), Waiters: seats(strings.Repeat("over ", mostAsked))}}, false
+	for range 100 {
+		found = found || c.gone(t.Context(), many) != nil
+	}
+	if !found {
+		t.Error("one that is behind many that live is never found")
+	}
 	if got := c.gone(t.Context(), store.ErrDenied); got != nil {
 		t.Errorf("of no semaphore: %+v", got)
 	}
@@ -135,6 +143,17 @@ func TestSeatedReleaseFails(t *testing.T) {
 			t.Errorf("of a seat that was lost under a session that goes on: %v", err)
 		}
 	})
+}
+
+// TestEnrollRefused: what a semaphore of any kind refuses is an error, with no contest beside it.
+func TestEnrollRefused(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"slots", "fair", "shared", "exclusive"} {
+		s := &seats{slots: 2, weight: 1}
+		if c, err := s.enroll(kind, target{store: memstore.New(), key: "l"}, &semaphore.Options{TTL: time.Nanosecond, Logger: silent}); c != nil || err == nil {
+			t.Errorf("%s: %v, %v", kind, c, err)
+		}
+	}
 }
 
 // TestSemaphoreOptions: a seat is taken as a lock would be: for the same TTL, by the same holder, and so on.

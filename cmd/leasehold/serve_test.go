@@ -358,6 +358,11 @@ func TestServeUnreleased(t *testing.T) {
 			t.Errorf("what cannot be a prefix of states: %v", err)
 		}
 		c.states.target.key = "tf/"
+		c.opts.Proof = &probe.Report{Store: "s3://b"} // which is not where the states are
+		if end, is := errors.AsType[*exit](c.keepStates()); !is || end.code != exitUnsafe || !errors.Is(end, probe.ErrUnproven) {
+			t.Errorf("what was not proven to be safe: %v", end)
+		}
+		c.opts.Proof = nil
 		if err = c.keepStates(); err != nil {
 			t.Fatal(err)
 		}
@@ -517,4 +522,43 @@ func TestServePrices(t *testing.T) {
 			t.Errorf("%s: priced as %q, want %q; a lock is %s, want %s", tt.store, c.opts.Price, tt.price, got, tt.url)
 		}
 	}
+}
+
+// TestServeLost: a server whose session is lost while it stops has nothing left that others would have to wait for, and
+// does not say that it has.
+func TestServeLost(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		var said leasetest.Log
+		st := memstore.New()
+		c := &serveCmd{app: &app{console: console{w: &said, least: levelNotice}}, signals: make(chan os.Signal, 8)}
+		c.opts.TTL, c.opts.Logger = 15*time.Second, silent
+		var err error
+		if c.server, err = serve.New(st, &c.opts); err != nil {
+			t.Fatal(err)
+		}
+		if err = c.server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		session := leasetest.Objects(t, st)[0]
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/locks/k/acquire", strings.NewReader(`{"ttl":"10s"}`))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		if c.server.ServeHTTP(w, r); w.Code != http.StatusOK {
+			t.Fatal(w.Code, w.Body)
+		}
+		other := fmt.Sprintf(`{"format":1,"token":%d,"state":"free","holder":"other","ttl_ms":15000,"write_id":"x.1","layout":"session"}`, leasetest.RecordIn(t, st, session).Token+1)
+		if err = st.Delete(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = st.Put(t.Context(), session, []byte(other), store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+		if err = c.stop(t.Context(), os.Interrupt); err != nil {
+			t.Errorf("it ends with %v", err)
+		}
+		if strings.Contains(said.String(), "not all was released") {
+			t.Errorf("it says %q", said.String())
+		}
+		time.Sleep(time.Minute) // what is left ends
+	})
 }

@@ -19,4 +19,11 @@ func TestOpenLock(t *testing.T) {
 	if _, is := p.store.(timeoutStore); !is || opts.Logger != silent {
 		t.Errorf("its store is %T, its logger %v", p.store, opts.Logger)
 	}
+	p, _, err = (&app{console: console{w: io.Discard}}).see(t.Context(), "file://"+t.TempDir()+"/l", &leasehold.LockOptions{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, is := p.store.(timeoutStore); !is {
+		t.Errorf("where the layout is found out, its store is %T", p.store)
+	}
 }
