@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -392,8 +393,16 @@ func TestServeUnreleased(t *testing.T) {
 }
 
 // TestServeStates: Terraform finds the state NAME below the path that its users configure, and its lock is where the states
-// are, at this server's address. A state that is locked when the server stops stays locked.
+// are, at this server's address, and in its metrics. A state that is locked when the server stops stays locked. A request that
+// is under way then is waited for, twice the TTL and 10 s at most.
 func TestServeStates(t *testing.T) {
+	for _, takes := range []time.Duration{38 * time.Second, 42 * time.Second} {
+		testServeStates(t, takes)
+	}
+}
+
+func testServeStates(t *testing.T, takes time.Duration) {
+	t.Helper()
 	leasetest.Bubble(t, func(t *testing.T) {
 		var said, logged leasetest.Log
 		st := memstore.New()
@@ -413,19 +422,38 @@ func TestServeStates(t *testing.T) {
 		if err = c.server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		r := httptest.NewRequestWithContext(t.Context(), "LOCK", "/terraform/prod", strings.NewReader(`{"ID":"x"}`))
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		if c.server.ServeHTTP(w, r); w.Code != http.StatusOK {
+		ask := func(method, path string, body io.Reader) *httptest.ResponseRecorder {
+			r, w := httptest.NewRequestWithContext(t.Context(), method, path, body), httptest.NewRecorder()
+			r.Header.Set("Content-Type", "application/json")
+			c.server.ServeHTTP(w, r)
+			return w
+		}
+		if w := ask("LOCK", "/terraform/prod", strings.NewReader(`{"ID":"x"}`)); w.Code != http.StatusOK {
 			t.Fatal(w.Code, w.Body)
 		}
-		if err = c.stop(t.Context(), os.Interrupt); err != nil {
-			t.Error(err)
+		const acquired = `leasehold_acquire_duration_seconds_count{leasehold_kind="lock",leasehold_outcome="acquired",leasehold_waited="false"} 1` + "\n"
+		if w := ask("GET", "/metrics", http.NoBody); !strings.Contains(w.Body.String(), acquired) {
+			t.Errorf("the metrics are without\n%s\n%s", acquired, w.Body)
+		}
+		body, state := io.Pipe()
+		began, answered := time.Now(), make(chan int, 1)
+		go func() { answered <- ask("POST", "/terraform/prod?ID=x", body).Code }()
+		go func() {
+			time.Sleep(takes)
+			_, _ = io.WriteString(state, `{"version":4,"serial":1,"lineage":"x"}`)
+			_ = state.Close()
+		}()
+		synctest.Wait()
+		if err = c.stop(t.Context(), os.Interrupt); err != nil || time.Since(began) != min(takes, 40*time.Second) {
+			t.Errorf("it stops after %v: %v", time.Since(began), err)
+		}
+		if code := <-answered; takes < 40*time.Second && code != http.StatusOK {
+			t.Errorf("a state that came late is answered %d", code)
 		}
 		if lock := leasetest.RecordIn(t, st, "tf/locks/prod/_lock"); !lock.Held || lock.Address != "a:1" {
 			t.Errorf("the lock of the state is %+v", lock)
 		}
-		if strings.Contains(said.String(), "not all") || !strings.Contains(logged.String(), "msg=locked state=prod id=x ") {
+		if strings.Contains(said.String(), "not all") != (takes > 40*time.Second) || !strings.Contains(logged.String(), "msg=locked state=prod id=x ") {
 			t.Errorf("it says %q, and logs %q", said.String(), logged.String())
 		}
 		time.Sleep(time.Minute) // the session ends
