@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -107,6 +108,22 @@ func TestPrefixRefresh(t *testing.T) {
 				t.Errorf("at most %d: %d rows, cut: %v, %d requests, %v", limit, len(s.Rows), s.Cut, s.Requests, err)
 			}
 		}
+	}
+
+	lock, err := semaphore.New(st, "seats/s", 2, &semaphore.Options{Holder: "a", Logger: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := lock.Acquire(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &prefixWatch{app: &app{}, at: target{store: st, key: "seats/"}, limit: 1, requests: new(atomic.Int64)}
+	if s, failed := w.refresh(t.Context()); failed != nil || len(s.Rows) != 1 || s.Rows[0].Semaphore == nil || len(s.Rows[0].Semaphore.Holders) != 1 {
+		t.Errorf("of a semaphore it reads %+v, %v", s.Rows, failed)
+	}
+	if err = errors.Join(lease.Release(t.Context()), lock.Close(t.Context())); err != nil {
+		t.Error(err)
 	}
 
 	for entries, pages := range map[int]int64{0: 1, 1: 1, 1000: 1, 1001: 2, 2000: 2, 2001: 3} {
