@@ -62,12 +62,13 @@ const detachedFormat = 1
 // earlier one lands after all, it is taken for another copy's.
 const maxPending = 8
 
-// ErrForeignLease is returned for anything but a detached lease that this version understands.
+// ErrForeignLease: this is not a detached lease that this version understands, or it belongs to
+// another lock. Use the result of the last Detach or RenewDetached, with its own lock.
 var ErrForeignLease = errors.New("not a detached lease that this version understands")
 
-// UnsettledError is returned if the store did not say whether a write of a detached lease has
-// landed. Continue with the Detached in it, which covers both cases. The Detached you passed
-// covers only the case without the write.
+// UnsettledError: the store did not say whether a write of a detached lease has landed. Continue
+// with the Detached in it, which covers both cases. The Detached you passed covers only the case
+// without the write.
 type UnsettledError struct {
 	Detached Detached
 	Cause    error

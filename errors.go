@@ -25,11 +25,11 @@ var (
 	// why: no renewal succeeded in time, another candidate took the lock, someone
 	// force-released it, or its object was deleted or overwritten.
 	ErrLost = engine.ErrLost
-	// ErrBroken, with ErrLost: someone force-released the lock, or the lease's session. No
-	// other candidate has taken it.
+	// ErrBroken, with ErrLost: someone force-released the lock, or the lease's session, and no
+	// other candidate has taken it. Find out why before you acquire the lock again.
 	ErrBroken = protocol.ErrBroken
 	// ErrTimeUp, with ErrLost: the lease reached the limit set by [WithMaxHold] or
-	// [WithoutRenewal].
+	// [WithoutRenewal]. Acquire the lock again to continue.
 	ErrTimeUp = candidate.ErrTimeUp
 	// ErrReleased: the lease was released. It is the cause of its context's end, not a failure.
 	ErrReleased = lock.ErrReleased
@@ -39,16 +39,17 @@ var (
 	// ErrSessionOver: the session of the lease or Lock has ended. The error's cause says why.
 	// A Lock cannot change its session: begin another session and make new Locks under it.
 	ErrSessionOver = engine.ErrSessionOver
-	// ErrClosed: the [Locks] were closed or, with ErrSessionOver, the session was.
+	// ErrClosed: the [Locks] were closed or, with ErrSessionOver, the session was. Make new ones.
 	ErrClosed = engine.ErrClosed
-	// ErrNotLeading: [Election.Resign] was called while this candidate did not lead.
+	// ErrNotLeading: [Election.Resign] was called while this candidate did not lead. Nothing was
+	// changed.
 	ErrNotLeading = errors.New("not the leader")
-	// ErrResigned: this candidate resigned. It is the cause of the end of the work's context.
+	// ErrResigned: this candidate resigned. It is the cause of the end of the work's context, not a
+	// failure.
 	ErrResigned = errors.New("the leader resigned")
-	// ErrTokenTooLarge: the lock's token is so large that none can follow it, which nothing
-	// but a change by hand can have made it. The lock can be looked at and broken, and not be
-	// acquired before that is put right: see "A token that is too large" in
-	// docs/maintain.md.
+	// ErrTokenTooLarge: the lock's token is so large that none can follow it, which only a change
+	// by hand can cause. You can inspect and break the lock, but not acquire it before you repair
+	// it: see "A token that is too large" in docs/maintain.md.
 	ErrTokenTooLarge = protocol.ErrTooLarge
 	// ErrForeignObject: the object under the lock's key is not a record that this version
 	// understands. It is never overwritten. Inspect it, and move it away or choose another

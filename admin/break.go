@@ -17,9 +17,11 @@ import (
 )
 
 var (
-	// ErrTokenChanged means the lock has another token than the caller named.
+	// ErrTokenChanged: the lock has another token than you named, so its holder has changed.
+	// Inspect the lock again before you decide.
 	ErrTokenChanged = errors.New("the token is another")
-	// ErrNoTokens means the lock's layout has no tokens.
+	// ErrNoTokens: the lock's layout has no tokens, so a break cannot name the holder. If the
+	// holder is dead, delete the lock's object by hand.
 	ErrNoTokens = errors.New("the layout marker has no tokens")
 )
 

@@ -33,7 +33,7 @@ type Term struct {
 	First  leasehold.Token
 }
 
-// ErrNoHistory means the lock's layout keeps no history.
+// ErrNoHistory: the lock's layout keeps no history. Use another layout if you need one.
 var ErrNoHistory = errors.New("a marker keeps no history, because a release deletes it")
 
 // History yields a lock's leases, the present one first. In the layout object, it yields that

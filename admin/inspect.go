@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrAmbiguous means a name has locks of two layouts, such as an object and epochs. These do
-// not notice each other, so only the caller can say which one is meant.
+// ErrAmbiguous: a name has locks of two layouts, such as an object and epochs, which do not notice
+// each other. Name the layout you mean.
 var ErrAmbiguous = layout.ErrAmbiguous
 
 // Inspect reads a lock or semaphore without taking it, and detects its layout:

@@ -15,10 +15,11 @@ import (
 )
 
 var (
-	// ErrOccupied means a move's destination holds another object, which was left as it was.
+	// ErrOccupied: the destination of a move holds another object, which was left as it was. Move
+	// the lock to another name, or remove that object.
 	ErrOccupied = candidate.ErrOccupied
-	// ErrMovedElsewhere means the lock has moved already to another destination, or is being
-	// moved there.
+	// ErrMovedElsewhere: the lock has moved to another destination, or is being moved there. Use
+	// that destination.
 	ErrMovedElsewhere = candidate.ErrMovedElsewhere
 )
 

@@ -39,14 +39,15 @@ type Token leasehold.Token
 func (t Token) Token() leasehold.Token { return leasehold.Token(t) }
 
 var (
-	// ErrFenced means the resource has seen a larger token, and rejects this one for good.
-	// Every such error is a [*FencedError].
+	// ErrFenced: the resource has seen a larger token, and rejects this one for good. Stop the
+	// work: there is a later holder. Every such error is a [*FencedError].
 	ErrFenced = errors.New("fenced")
-	// ErrNoToken means the holder has no token, as in a layout without tokens, or one that is
-	// not positive. It cannot be fenced.
+	// ErrNoToken: the holder has no token, as in a layout without tokens, or one that is not
+	// positive, so it cannot be fenced. Use a layout with tokens.
 	ErrNoToken = errors.New("no token to fence by")
-	// ErrForeign means the resource's object was not written through a fence this version
-	// understands, or was changed by other means. It is left as it is.
+	// ErrForeign: the resource's object was not written through a fence that this version
+	// understands, or was changed by other means. It is left as it is: inspect it, and restore it
+	// or use another key.
 	ErrForeign = errors.New("not an object of a fence")
 )
 

@@ -19,9 +19,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrReplaced means the value is no longer the present one: a separately stored value was
-// replaced before it was opened or while it was read, or [Object.PutOver] found another value.
-// Get it again.
+// ErrReplaced: the value is no longer the present one. A separately stored value was replaced
+// before it was opened or while it was read, or [Object.PutOver] found another value. Get it again.
 var ErrReplaced = errors.New("the value was replaced meanwhile")
 
 // A Value is one version of an [Object].

@@ -60,7 +60,7 @@ func ParseCAs(pem []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ErrClosed means the client was closed.
+// ErrClosed: the client was closed. Make another.
 var ErrClosed = errors.New("the peer client was closed")
 
 // A Client asks leaders over HTTPS. It is a [leasehold.Peers] for any number of elections, and

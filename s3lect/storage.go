@@ -14,11 +14,11 @@ import (
 )
 
 var (
-	// ErrStorageNotFound is what a Storage returns, wrapped or not, if there is no
-	// such object.
+	// ErrStorageNotFound: there is no such object. A Storage returns it, wrapped or not; s3lect
+	// then creates the object.
 	ErrStorageNotFound = errors.New("object not found")
-	// ErrStoragePrecondition is what a Storage returns, wrapped or not, if the ETag
-	// is not that of the object.
+	// ErrStoragePrecondition: the ETag is not that of the object. A Storage returns it, wrapped or
+	// not; s3lect then reads the object again.
 	ErrStoragePrecondition = errors.New("precondition failed")
 )
 

@@ -287,10 +287,10 @@ func infoOf(key string, t record.Table) Info {
 
 // Errors of this package, besides those of package leasehold.
 var (
-	// ErrSize means the object has another size than this process expects, so the processes are
-	// configured differently.
+	// ErrSize: the object has another size than this process expects. Configure the same size in
+	// all processes.
 	ErrSize = queue.ErrSize
-	// ErrFull means the object has no room for more waiters. There is room for some thousand.
+	// ErrFull: the object has no room for more waiters than the thousands it has. Try again later.
 	ErrFull = record.ErrTableFull
 )
 

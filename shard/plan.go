@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrForeign means this version does not understand the object of a plan, a list or a worker.
-// It is left as it is.
+// ErrForeign: this version does not understand the object of a plan, a list or a worker, which is
+// left as it is. Inspect it, and upgrade or use another prefix.
 var ErrForeign = errors.New("not an object that this version understands")
 
 // A Plan assigns each shard to a worker. The coordinator writes it. It is advice: a shard's

@@ -70,8 +70,8 @@ type Shard struct {
 	Lease *leasehold.Lease
 }
 
-// ErrMoved is the cause with which the context of work ends when the plan gives its shard to
-// another worker.
+// ErrMoved: the plan gives the shard to another worker. It is the cause of the end of the context
+// of the work, which must stop.
 var ErrMoved = errors.New("the shard is to go to another worker")
 
 // A Worker owns its share of the shards while it runs. It is safe for concurrent use.

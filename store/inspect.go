@@ -54,9 +54,10 @@ type Setting struct {
 	Err   error  // why it is not known
 }
 
-// ErrUnordered is the cause of an error of a listing that was not in byte order.
+// ErrUnordered is the cause of the error of a listing that was not in byte order. Use another
+// store, because listings in pages rely on the order.
 var ErrUnordered = errors.New("not in byte order")
 
 // ErrSentAgain is the cause of an [ErrNotModified] for which the server sent the whole object
-// again.
+// again. The answer is right, and costs more traffic than it should.
 var ErrSentAgain = errors.New("the server sent the same version again")

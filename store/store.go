@@ -242,39 +242,39 @@ func CheckDeleteIf(ctx context.Context, key string, v Version) error {
 
 // The kinds of error. One sentinel for each decision that a caller can make.
 var (
-	// ErrNotExist: there is no such object.
+	// ErrNotExist: no object has this key. Check the key, or create the object.
 	ErrNotExist = errors.New("object does not exist")
-	// ErrNotModified: the object still has the version that was named.
+	// ErrNotModified: the object still has the version you named. Use what you have read before.
 	ErrNotModified = errors.New("object not modified")
-	// ErrPrecondition: the condition does not hold; this request changed nothing.
-	// Somebody's earlier attempt, one's own included, may be what made it fail.
+	// ErrPrecondition: the condition does not hold, and this request changed nothing. An earlier
+	// attempt, maybe your own, can be the reason: read the object before you decide.
 	ErrPrecondition = errors.New("precondition failed")
-	// ErrConflict: a rival write was under way (409); nothing landed, try again.
+	// ErrConflict: a rival write was in progress (409), and nothing landed. Try again.
 	ErrConflict = errors.New("conflicting write under way")
-	// ErrThrottled: the store asks for fewer requests (429, 503 Slow Down).
-	// Alone it means that nothing landed; a write that may have landed all the
-	// same matches ErrUnknownOutcome too.
+	// ErrThrottled: the store asks for fewer requests (429, 503 Slow Down). Nothing landed, unless
+	// the error also matches ErrUnknownOutcome. Wait, then try again.
 	ErrThrottled = errors.New("throttled by the store")
-	// ErrDenied: the credentials do not allow it (401, 403); nothing landed.
+	// ErrDenied: the credentials do not allow the request (401, 403), and nothing landed. Fix the
+	// credentials or the policy.
 	ErrDenied = errors.New("access denied")
-	// ErrUnknownOutcome: the write may have landed, or may yet land. Only a
-	// read that shows it, or another conditional write, can settle it.
+	// ErrUnknownOutcome: the write may have landed, or may still land. Only a read that shows it,
+	// or another conditional write, can settle it.
 	ErrUnknownOutcome = errors.New("unknown outcome: the write may have landed")
-	// ErrTooLarge: the body is over MaxBody.
+	// ErrTooLarge: the body is larger than MaxBody. Store less, or use several objects.
 	ErrTooLarge = errors.New("body too large")
-	// ErrInvalid: the key or the condition is not one that any store accepts, or the
-	// reader that should have given a body failed.
+	// ErrInvalid: no store accepts this key or condition, or the reader of a body failed. Fix the
+	// call.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrNoBucket: the bucket or directory that the store points at does not exist.
+	// ErrNoBucket: the bucket or directory of the store does not exist. Create it, or correct the
+	// URL.
 	ErrNoBucket = errors.New("no such bucket or directory")
-	// ErrRefused: the store refuses the request for good, for a reason of no other
-	// kind: it does not know such requests (501, 405), it takes this one to be
-	// malformed (400, 411), the bucket is in another region (301), or it says of
-	// something else that it is missing (404). Nothing landed, and the same
-	// request is answered in the same way again.
+	// ErrRefused: the store refuses the request for good, and nothing landed. It does not know such
+	// requests (501, 405), considers this one malformed (400, 411), has the bucket in another
+	// region (301), or lacks something else (404). Change the settings or the store; retrying does
+	// not help.
 	ErrRefused = errors.New("refused by the store")
-	// ErrUnavailable: the store could not be reached or could not answer, and
-	// nothing landed. Also a read that failed for a reason of no other kind.
+	// ErrUnavailable: the store could not be reached or could not answer, and nothing landed; or a
+	// read failed for a reason of no other kind. Try again later.
 	ErrUnavailable = errors.New("store unavailable")
 )
 

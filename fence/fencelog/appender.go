@@ -17,7 +17,7 @@ import (
 // MaxRecord is the maximum size of a record in bytes, and of all records of one entry together.
 const MaxRecord = store.MaxBody - roomForHeader
 
-// ErrClosed means the appender was closed.
+// ErrClosed: the appender was closed. Open another.
 var ErrClosed = errors.New("the appender was closed")
 
 // An Appender is the only writer of a [Log], until another one claims it. It is safe for

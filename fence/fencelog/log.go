@@ -27,8 +27,7 @@ import (
 // result of one write, with one record or many. 0 is before the first.
 type Position int64
 
-// ErrTrimmed means the requested entries are no longer in the log. Start again from
-// [Log.Checkpoint].
+// ErrTrimmed: the requested entries are no longer in the log. Start again from [Log.Checkpoint].
 var ErrTrimmed = errors.New("these entries of the log were trimmed")
 
 // An Entry is one write of a log.

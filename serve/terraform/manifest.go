@@ -52,7 +52,8 @@ const manifestFormat = 1
 var (
 	errForeign = errors.New("not a list of states that this version understands")
 	errDamaged = errors.New("it is not what was stored")
-	// ErrNoState is the error of a state that does not exist.
+	// ErrNoState: there is no state with this name and number. List the states to see those that
+	// exist.
 	ErrNoState = fmt.Errorf("there is no such state: %w", store.ErrNotExist)
 )
 

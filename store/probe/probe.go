@@ -262,7 +262,8 @@ type Clock struct {
 	Contradiction Micros `json:"contradiction_us"`
 }
 
-// ErrUnproven is matched by the errors of [Report.Proves].
+// ErrUnproven: a report does not prove that the store is safe for this use. Run the probe again, or
+// use the store in another way.
 var ErrUnproven = errors.New("not proven to be safe")
 
 // Proves returns nil if the report says that the store, given by its own name, is safe

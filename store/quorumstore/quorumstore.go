@@ -76,12 +76,13 @@ const DefaultTimeout = 10 * time.Second
 
 // Errors besides those of package store. Each also matches one of those.
 var (
-	// ErrNoQuorum means the members have no markers, so [Store.Init] has not made a quorum of
-	// them.
+	// ErrNoQuorum: the members have no markers, so they are no quorum yet. Call [Store.Init] once.
 	ErrNoQuorum = errors.New("these stores are no quorum yet")
-	// ErrLost means the member has lost its objects, or has those of another quorum.
+	// ErrLost: the member has lost its objects, or has those of another quorum. Replace it with
+	// [Store.Replace].
 	ErrLost = register.ErrLost
-	// ErrNoMajority means no majority of the members answers, or votes.
+	// ErrNoMajority: no majority of the members answers, or votes. Try again when more members can
+	// be reached.
 	ErrNoMajority = register.ErrNoMajority
 )
 

@@ -116,7 +116,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// ErrURL is matched by every error in the URL itself, which only another URL can fix.
+// ErrURL is matched by every error in the URL itself. Correct the URL.
 var ErrURL = errors.New("bad store URL")
 
 // Open opens the store of a store URL. It reads configuration files, and sends nothing to the
