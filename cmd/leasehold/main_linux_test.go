@@ -47,10 +47,17 @@ func TestFullStdout(t *testing.T) {
 	if err = lock.Do(t.Context(), func(context.Context, *leasehold.Lease) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
+	if err = os.MkdirAll(filepath.Join(dir, "work", "shards"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err = os.WriteFile(filepath.Join(dir, "work", "shards", "00"), []byte("garbage"), 0o600); err != nil { // which is shown too
+		t.Fatal(err)
+	}
 	lines := []string{
 		"", "help", "help run", "--version", "version", "version -o json", "events", "__complete run", "completion bash", "completion zsh", "completion fish", "completion powershell",
 		"status " + at + "/held", "status -o json " + at + "/held", "watch " + at + "/held", "watch -o json " + at + "/held", "watch " + at + "/", "watch -o json " + at + "/",
 		"list " + at, "list -o json " + at, "history " + at + "/was", "history -o json " + at + "/was",
+		"shards " + at + "/work", "shards -o json " + at + "/work",
 		"cost", "cost -o json", "init " + at + "/new", "acquire --ttl 1m " + at + "/other", "acquire --exec --ttl 1m " + at + "/another", "renew -",
 	}
 	var helps []string

@@ -102,6 +102,11 @@ func TestSeatsOfTheGone(t *testing.T) {
 	if !found {
 		t.Error("one that is behind many that live is never found")
 	}
+	counted := faultstore.Wrap(st, nil)
+	(&seatContest{at: target{store: counted}}).gone(t.Context(), &semaphore.HeldError{Info: semaphore.Info{Holders: seats(strings.Repeat("lives ", 2*mostAsked))}})
+	if n := counted.Counts().Get; n != 32 {
+		t.Errorf("of %d sessions it reads %d", 2*mostAsked, n)
+	}
 	if got := c.gone(t.Context(), store.ErrDenied); got != nil {
 		t.Errorf("of no semaphore: %+v", got)
 	}
