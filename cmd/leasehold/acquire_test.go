@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -18,6 +19,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/testenv"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -200,5 +202,27 @@ func TestReadableLeaseIsWarnedOf(t *testing.T) {
 			t.Errorf("%v, closed %v: %q", tt.mode, tt.closed, &said)
 		}
 		_ = f.Close()
+	}
+}
+
+// TestLostLease: a lease is lost only if the store says so, and one that was released is told apart.
+func TestLostLease(t *testing.T) {
+	t.Parallel()
+	lost := fmt.Errorf("%w: late", leasehold.ErrLost)
+	unanswered := &store.Error{Op: "get", Key: "l", Kind: store.ErrUnavailable, Cause: context.DeadlineExceeded}
+	for _, tt := range []struct {
+		released bool
+		err      error
+		want     string
+	}{
+		{false, lost, "exit code 76: " + lost.Error()},
+		{true, lost, "exit code 76: the lease of l, token 7 was released already, or found to be lost"},
+		{false, store.ErrDenied, "exit code 77: " + store.ErrDenied.Error()},
+		{true, store.ErrDenied, "exit code 77: " + store.ErrDenied.Error()},
+		{false, unanswered, fmt.Sprintf("exit code 69: the store did not answer for %v: %v", patience, unanswered)},
+	} {
+		if err := lostLease(&leasehold.Detached{Key: "l", Token: 7, Released: tt.released}, tt.err); err == nil || err.Error() != tt.want {
+			t.Errorf("released %v, and %v: %v, want %s", tt.released, tt.err, err, tt.want)
+		}
 	}
 }
