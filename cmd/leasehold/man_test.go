@@ -34,6 +34,9 @@ func TestManualPages(t *testing.T) {
 		t.Fatal(failure)
 	}
 	eachCommand(newRoot(), func(cmd *cobra.Command) {
+		if cmd.Short == "" && !cmd.Hidden {
+			t.Errorf("%s does not say what it is for", cmd.CommandPath())
+		}
 		path := filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1")
 		i := slices.Index(written, path)
 		if cmd.Hidden || cmd.IsAdditionalHelpTopicCommand() {

@@ -86,7 +86,7 @@ func TestCheckName(t *testing.T) {
 		"gs:/b/x": "did you mean gs://b/x?", "gs:b/x": "did you mean gs://b/x?", "gs://b/x": "", "gcs://b/x": "did you mean gs://b/x?", "GCS://b/x": "did you mean gs://b/x?", "gcs:b/x": "did you mean gs://b/x?", "sg:7": "a name has no colon",
 		"azblob:/c/x": "did you mean azblob://c/x?", "azblob://c/x": "", "az://c/x": "did you mean azblob://c/x?", "az:7": "a name has no colon", "azure:deploy": "a name has no colon", "azure://c/x": "did you mean azblob://c/x?", "1://c/x": "",
 		"abfss://c@a/x": "", "abfs:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "abfss:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "wasbs:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "wasb:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "https://storage.googleapis.com/b/x": "", "http:/x/y": "unknown scheme http://", "https:/x/y": "unknown scheme https://", "ftp://x/y": "",
-		"host:/x": "neither a name nor a URL: a URL has two slashes after its colon", "/x": "did you mean file:///x?", "./x": "did you mean " + fileURL(beside) + "?", "D:/x": "did you mean file:///D:/x?",
+		"host:/x": "neither a name nor a URL: a URL has two slashes after its colon", "/x": "did you mean file:///x?", "./x": "did you mean " + fileURL(beside) + "?", "D:/x": "did you mean file:///D:/x?", "D:x": "a name has no colon",
 		"": "", "l": "", "jobs/l": "", "s3/b": "", "s3": "", "file": "", "x//y": "",
 		"tile:7": "a name has no colon", "files:a": "a name has no colon", "db:a/b": "a name has no colon", "a b:c": "a name has no colon",
 		"arn:aws:s3:::b/locks/a": "did you mean s3://b/locks/a?", "arn:aws-cn:s3:::b/a": "did you mean s3://b/a?",

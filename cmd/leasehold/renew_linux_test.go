@@ -157,7 +157,12 @@ func TestUnsettledRenewal(t *testing.T) {
 			want = 0
 		}
 		_, lease, _ := use("", "acquire", "--ttl", "10m", lock)
+		file := filepath.Join(t.TempDir(), "lease.json")
+		use("", "acquire", "--ttl", "10m", "--file", file, strings.Replace(lock, "/l?", "/in-a-file?", 1))
 		armed.Store(true)
+		if code, out, says := use("", "renew", file); code != want || out != "" { // the file has it
+			t.Errorf("if it lands: %v: of a lease in a file: exit code %d, it writes %s and says %s", lands, code, out, says)
+		}
 		code, renewed, says := use(lease, "renew", "-")
 		if code != want || strings.Contains(renewed, `"pending"`) == lands || (says == "") != lands {
 			t.Fatalf("if it lands: %v: exit code %d, it writes %s and says %s", lands, code, renewed, says)

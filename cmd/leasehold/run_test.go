@@ -232,6 +232,7 @@ func TestHeldInWords(t *testing.T) {
 				"l is held by a; it looks to be gone, and its marker has to be deleted: see --sweep and leasehold gc",
 			},
 			{true, wait{}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a"}, "l is held by a"},
+			{false, wait{}, time.Time{}, nil, leasehold.Info{Held: true, Holder: "a", Age: -1}, "l is held by a"},
 			{false, wait{}, time.Time{}, nil, leasehold.Info{Holder: "a", Token: 5, Rest: time.Minute}, "l rests until " + until + ", as a has asked (token 5)"},
 			{
 				false,
