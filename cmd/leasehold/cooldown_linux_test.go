@@ -127,6 +127,9 @@ func TestRestWithoutStoreClock(t *testing.T) {
 		if code == 0 && talk == "" {
 			break
 		}
+		if len(sightings()) == 0 {
+			t.Fatalf("a run that waits %v has ended the rest, and ends with %d, %s", wait, code, talk)
+		}
 		if wait > time.Minute {
 			t.Fatalf("two hours after it was first seen a run that waits %v ends with %d, %s", wait, code, talk)
 		}

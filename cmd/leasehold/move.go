@@ -88,7 +88,7 @@ func (h *moveCmd) run(ctx context.Context, from, to string) error {
 	if err = h.prepare(ctx, from); err != nil {
 		return err
 	}
-	old, err := leasehold.NewLock(h.withTimeout(h.target.store), h.target.key, &leasehold.LockOptions{TTL: h.opts.TTL, Holder: h.opts.Holder, Layout: h.opts.Layout, NoIfMatch: h.opts.NoIfMatch, Logger: silent})
+	old, err := leasehold.NewLock(h.withTimeout(h.target.store), h.target.key, &leasehold.LockOptions{TTL: h.opts.TTL, Holder: h.opts.Holder, Layout: h.opts.Layout, Logger: silent})
 	if err != nil {
 		return unusable(err)
 	}
