@@ -35,9 +35,6 @@ func (a *app) completions(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // it is there, or was seen at its parent
 		}
 	}
-	if cmd.Flag(quorumFlag) != nil {
-		_ = cmd.RegisterFlagCompletionFunc(quorumFlag, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
-	}
 	if strings.Contains(cmd.Use, "LOCK") || strings.Contains(cmd.Use, "PREFIX") || strings.Contains(cmd.Use, "FROM") {
 		cmd.ValidArgsFunction = a.completeLock
 	}

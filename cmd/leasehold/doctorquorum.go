@@ -31,7 +31,6 @@ type memberReport struct {
 func (d *diagnosis) diagnoseQuorum(
 	ctx context.Context, p target, quorum *quorumstore.Store, sig func() os.Signal,
 ) error {
-	d.at = quorum
 	members, err := quorum.Members(ctx)
 	if err != nil {
 		return d.quorumFailed(p.name, err)
