@@ -85,6 +85,10 @@ func TestConformanceOutcome(t *testing.T) {
 				}
 				continue
 			}
+			a.stdout = &quorumDiagnosis{full: "assed"}
+			if err = (&conformanceRun{app: a}).outcome(tc.results); err == nil || !strings.Contains(err.Error(), "it is full") {
+				t.Errorf("what cannot be written ends with %v", err)
+			}
 			var sum struct {
 				Passed, Failed, Skipped int
 				Cases                   []conformance.Result

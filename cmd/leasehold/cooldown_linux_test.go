@@ -178,6 +178,9 @@ func TestRestIsCountedHere(t *testing.T) {
 			}
 			time.Sleep(30 * time.Minute)
 		}
+		if info, err := os.Stat(filepath.Join(home, "leasehold-cooldowns")); err != nil || info.Mode().Perm()&^0o700 != 0 {
+			t.Errorf("others can read it: %v, %v", info, err)
+		}
 		if h.cooled(t.Context(), &leasehold.HeldError{Info: rest}) || !errors.Is(h.uncounted, store.ErrDenied) || kept() != 1 {
 			t.Errorf("the store denies its end: %v, and %d are kept", h.uncounted, kept())
 		}
@@ -224,6 +227,14 @@ func TestRestCannotBeKept(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
 		t.Errorf("there are %v, %v", left, err)
+	}
+	home = t.TempDir()
+	t.Setenv("XDG_STATE_HOME", home)
+	if link := os.Symlink("/proc", filepath.Join(home, "leasehold-cooldowns")); link != nil { // where no file can be made
+		t.Fatal(link)
+	}
+	if since, err := coolingSince("l", 7, now); err == nil || !since.Equal(now) {
+		t.Errorf("a file was made: %v, %v", since, err)
 	}
 	t.Setenv("XDG_STATE_HOME", "")
 	t.Setenv("HOME", "")

@@ -101,7 +101,7 @@ func TestDoctorPrices(t *testing.T) {
 	}
 }
 
-// TestDoctorTellsCost: doctor prints the maximum cost before it sends anything.
+// TestDoctorTellsCost: doctor prints the maximum cost before it sends anything. It fails if it cannot write its report.
 func TestDoctorTellsCost(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
@@ -112,7 +112,7 @@ func TestDoctorTellsCost(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	var said strings.Builder
-	if code := exec(over, []string{"doctor", "--races", "1", "s3://bucket"}, io.Discard, &said); code == 0 || !regexp.MustCompile(`^leasehold: s3://bucket: at most \d+ requests \(where past versions are kept, \d+ more to delete those\), and \d+ MB in bodies, for less than \$0\.0[1-9] at the list prices of S3 Standard, us-east-1\n`).MatchString(said.String()) {
+	if code := exec(over, []string{"doctor", "--races", "1", "s3://bucket"}, &quorumDiagnosis{full: "Verdict"}, &said); code != exitInternal || !strings.Contains(said.String(), "it is full") || !regexp.MustCompile(`^leasehold: s3://bucket: at most \d+ requests \(where past versions are kept, \d+ more to delete those\), and \d+ MB in bodies, for less than \$0\.0[1-9] at the list prices of S3 Standard, us-east-1\n`).MatchString(said.String()) {
 		t.Errorf("it ends with %d, and says %s", code, &said)
 	}
 }
@@ -266,6 +266,14 @@ func TestDoctorShowsProgress(t *testing.T) {
 
 	// An interrupted run leaves no objects.
 	screen, line := clitest.Terminal(t)
+	quiet := &app{console: console{w: line}}
+	quiet.output, quiet.quiet = "text", true
+	if err := quiet.console.begin(&quiet.flags); err != nil {
+		t.Fatal(err)
+	}
+	if (&diagnosis{app: quiet}).options(nil).OnProgress != nil {
+		t.Error("with --quiet too it shows how far it is")
+	}
 	shown := make(chan string)
 	go func() {
 		var seen strings.Builder

@@ -271,6 +271,14 @@ func TestDoctorOfQuorumThatFails(t *testing.T) {
 	if says := "the whole is no safer than its members, and 1 of 3 are not found safe: s3://a"; worse.code() != exitUnsafe || !strings.HasSuffix(worse.err.Error(), says) {
 		t.Errorf("with an unsafe one it ends with %v", worse.err)
 	}
+	denied := diagnoseMembers(t, "json", func(members []*memberStore, _ func()) {
+		for i, m := range members {
+			m.split, m.denies = true, i == 0
+		}
+	})
+	if denied.code() != exitUnavailable || !strings.Contains(denied.err.Error(), "no majority of the members; s3://") {
+		t.Errorf("with one that denies access it ends with %v", denied.err)
+	}
 	r := diagnoseMembers(t, "json", func(members []*memberStore, _ func()) {
 		for _, m := range members {
 			m.split = true
