@@ -43,7 +43,7 @@ func TestWatchPrefixOnTerminal(t *testing.T) {
 	}
 	v := clitest.OnTerminal(t, store, 80, []string{"NO_COLOR=1"}, "watch", "--every", "1s", "jobs/")
 	first := clitest.OnTerminal(t, store, 80, []string{"NO_COLOR=1"}, "watch", "--every", "1h", "--limit", "1", "jobs/")
-	first.Shows(t, 0, `only the first 1 are shown`) // at once
+	first.Shows(t, 0, `\x1b\[2Kjobs/\r?\n?\x1b[\s\S]*only the first 1 are shown`) // at once
 	first.Press(t, "q")
 	first.Ends(t, 0)
 	v.Shows(t, 0, `jobs/a +free +- +`)

@@ -140,6 +140,15 @@ func TestSecondSignalEndsSettling(t *testing.T) {
 		if err := j.last(t.Context(), ending{}, "settling", func(context.Context) error { return wrong }); !errors.Is(err, wrong) || said.Len() > 0 {
 			t.Errorf("%v, and it is said %q", err, said)
 		}
+		// A signal is answered at once.
+		j.signals <- syscall.SIGINT
+		err := j.last(t.Context(), ending{time.Now()}, "settling", func(context.Context) error {
+			time.Sleep(time.Nanosecond)
+			return wrong
+		})
+		if want := "leasehold: settling: for 5s at most; a signal more ends that\n"; !errors.Is(err, wrong) || said.String() != want {
+			t.Errorf("%v, and after a signal it is said %q", err, said)
+		}
 	})
 }
 

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -145,6 +147,26 @@ func TestPrefixRefresh(t *testing.T) {
 			t.Errorf("of %d entries it lists %d in %d requests, want %d", entries, seen, n.Load(), pages)
 		}
 	}
+}
+
+// TestPrefixAgain: a view is told when each look begins, and what it has seen.
+func TestPrefixAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := new(atomic.Int64)
+		w := &prefixWatch{app: &app{}, at: target{store: countingStore{memstore.New(), n}, key: "jobs/"}, every: time.Minute, limit: 1, requests: n}
+		var told []string
+		enough := errors.New("enough")
+		err := w.again(t.Context(), func() { told = append(told, "begins") }, func(s watchview.Snapshot) error {
+			if told = append(told, fmt.Sprintf("%d of %q", s.Requests, s.Trouble)); len(told) == 4 {
+				return enough
+			}
+			return nil
+		})
+		if want := []string{"begins", `1 of ""`, "begins", `1 of ""`}; !slices.Equal(told, want) || !errors.Is(err, enough) {
+			t.Errorf("it tells %q, %v, want %q", told, err, want)
+		}
+	})
 }
 
 // TestWatchFlags: a flag that has no meaning beside what is watched is refused, but not one whose variable is set: that may be
