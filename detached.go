@@ -246,9 +246,10 @@ func (d *Detached) check() error {
 // nil.
 //
 // If the lease was lost, the error matches [ErrLost]; if ctx ends first, it matches ctx.Err().
-// In both cases the lease is being freed, as by Release, and there is no Detached. A lease of
-// an [Election], under a [Session], or in a layout without tokens cannot be detached: Detach
-// returns an error, and the lease stays valid.
+// In both cases the lease is being freed, as by Release, and there is no Detached. If ctx ended
+// before the call, Detach waits up to 5 s anyway. A lease of an [Election], under a [Session],
+// or in a layout without tokens cannot be detached: Detach returns an error, and the lease
+// stays valid.
 func (l *Lease) Detach(ctx context.Context) (Detached, error) {
 	d, ok := l.core.Of().(*driver)
 	if !ok {
@@ -262,6 +263,8 @@ func (l *Lease) Detach(ctx context.Context) (Detached, error) {
 	if done == nil {
 		return Detached{}, fmt.Errorf("the lease of the lock %v cannot be detached: %w", d.at, l.Err())
 	}
+	ctx, cancel := lock.Grace(ctx)
+	defer cancel()
 	r, err := lock.Wait(ctx, l.Context(), done)
 	if err != nil {
 		d.Cancel()

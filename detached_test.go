@@ -374,6 +374,29 @@ func TestDetachLost(t *testing.T) {
 	})
 }
 
+// TestDetachAfterItsContext: a process that ends because its context did still detaches its lease, even
+// while a renewal is in flight.
+func TestDetachAfterItsContext(t *testing.T) {
+	detachable(t)
+	needsRenewals(t)
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		first := newLockOf(t, st, "first")
+		lease := acquire(t, first)
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 3 * time.Second})
+		time.Sleep(21 * time.Second) // it is renewed every 20 s
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		d, err := lease.Detach(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = newLockOf(t, st, "second").ReleaseDetached(t.Context(), d); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestDetachInDo: work that detaches its lease has not lost it.
 func TestDetachInDo(t *testing.T) {
 	detachable(t)
