@@ -27,7 +27,7 @@ const (
 	listErrorLast      = `An error is yielded once, as the last element.`
 	keysKept           = `CheckKey reports, as an ErrInvalid, why key is not one that every store can keep: it must be valid UTF-8 of 1 to MaxKey bytes without control characters or backslashes, in segments of 1 to 200 bytes divided by single slashes, none of them "." or "..".`
 	keysChecked        = `Every store must apply it to the key of every call but List before it sends anything.`
-	preconditionIsTrue = `ErrPrecondition: the condition does not hold; this request changed nothing.`
+	preconditionIsTrue = `ErrPrecondition: the condition does not hold, and this request changed nothing.`
 	putLargeWrites     = `PutLarge writes what r yields until it says io.EOF as the object key, and returns the size in bytes.`
 	putLargeWhole      = `A reader of the key must see all of the body or no object.`
 	putLargeReader     = `If r fails, PutLarge must return ErrInvalid and the error of r, and nothing must become visible; an error that wraps io.EOF is a failure, not the end.`
