@@ -3,8 +3,6 @@ package lock
 import (
 	"context"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
@@ -14,16 +12,6 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
-)
-
-const (
-	// MostEvents is how many events are kept for a function that does not return.
-	MostEvents = 1024
-
-	// TracePatience is how long a call of the user waits for the function of a Trace that hears of
-	// the call's end. It waits at all because a process may exit right after, and the last events
-	// of a short job would usually be lost.
-	TracePatience = time.Second
 )
 
 // A Tracer tells a Trace about the acquisitions, leases and requests of a lock or a semaphore. On
@@ -266,7 +254,7 @@ func (t *Tracer) Watcher(w engine.Owner) engine.Owner {
 	place := w.Place()
 	session := *t
 	session.of.Kind, session.of.Key, session.store = locktrace.Session, place.Key, place.Store
-	session.events = NewEvents(place.String(), t.events.queue.Patience, t.events.log)
+	session.events = NewEvents(place.String(), t.events.patience, t.events.log)
 	session.context, session.requests = context.Background, Requests{}
 	return &watched{Owner: w, t: &session}
 }
@@ -283,69 +271,6 @@ func (w *watched) Stepped(ev protocol.Event, actions []protocol.Action) protocol
 		w.t.Sent(action)
 	}
 	return w.Owner.Stepped(ev, actions)
-}
-
-// Events are passed to the functions of a Trace one after the other, on a goroutine of their own:
-// see [Callbacks].
-type Events struct {
-	of      string
-	log     *slog.Logger
-	queue   Callbacks
-	dropped atomic.Int64 // since the last one that was queued
-}
-
-// NewEvents returns the events of the lock or semaphore that messages call of. It logs a function
-// that takes longer than ttl, and dropped events.
-func NewEvents(of string, ttl time.Duration, log *slog.Logger) *Events {
-	e := &Events{of: of, log: log}
-	e.queue.Most, e.queue.Patience = MostEvents, ttl
-	e.queue.Hangs = func(name string) {
-		log.Warn("a function of a Trace does not return, and the next ones wait for it", "of", of, "function", name)
-	}
-	return e
-}
-
-// add queues a call, and reports whether it will be made.
-func (e *Events) add(name string, call func()) bool {
-	if !e.queue.Add(name, call) {
-		if e.dropped.Add(1) == 1 {
-			e.log.Warn("events of a Trace are dropped, since its functions do not return", "of", e.of, "kept", MostEvents)
-		}
-		return false
-	}
-	if n := e.dropped.Swap(0); n > 0 {
-		e.log.Warn("events of a Trace were dropped", "of", e.of, "number", n)
-	}
-	return true
-}
-
-// Tell queues the call of a Trace's function, if the Trace has it.
-func Tell[E any](ctx context.Context, e *Events, name string, f func(context.Context, E), event E) {
-	if f != nil {
-		e.add(name, func() { f(ctx, event) })
-	}
-}
-
-// TellLast is Tell for an event that a call of the user waits for. The channel is closed when the
-// function has returned or will not be called, and after TracePatience at the latest.
-func TellLast[E any](ctx context.Context, e *Events, name string, f func(context.Context, E), event E) <-chan struct{} {
-	told := make(chan struct{})
-	if f == nil {
-		close(told)
-		return told
-	}
-	end := sync.OnceFunc(func() { close(told) })
-	late := time.AfterFunc(TracePatience, end)
-	call := func() {
-		defer end()
-		defer late.Stop()
-		f(ctx, event)
-	}
-	if !e.add(name, call) {
-		late.Stop()
-		end()
-	}
-	return told
 }
 
 // Requests remembers the engine's request in flight; there is at most one. The zero Requests has
