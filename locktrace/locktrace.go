@@ -62,8 +62,9 @@ type Trace struct {
 	Released func(ctx context.Context, e Released)
 
 	// Trouble is called when the store has failed three times in a row, and then once a minute
-	// until it recovers. Requests are retried meanwhile, with a backoff of 100 ms to 4 s. The
-	// Logger gets a warning at the same time.
+	// until it recovers; for a semaphore, also when other processes have been faster than all
+	// its writes for ten seconds. Requests are retried meanwhile, with a backoff of 100 ms to
+	// 4 s. The Logger gets a warning at the same time.
 	Trouble func(ctx context.Context, e Trouble)
 
 	// Leader is called, for elections, when the candidate sees a new leader, which may be
