@@ -10,7 +10,7 @@
 //
 // First the tests named by the mutations must pass without a mutation. Then each of them must
 // fail for each mutation that names it. Tests run with -short, as usual. A test binary that takes
-// longer than -timeout has failed.
+// longer than -timeout has failed; without a mutation it may take ten times as long.
 //
 // The exit code is 0 only if every mutation was caught. A mutation is stale if its text is not in
 // its file exactly once. It proves nothing if it does not compile, or if the binary fails outside

@@ -215,7 +215,7 @@ func (s *suites) measureOne(ctx context.Context, of *suite, test *measured) erro
 		return err
 	}
 	begun := time.Now()
-	o, err := s.run(ctx, of, of.binary, []*measured{test}, s.timeout, seenVar+"="+file.Name())
+	o, err := s.run(ctx, of, of.binary, []*measured{test}, patience*s.timeout, seenVar+"="+file.Name())
 	test.took, test.leaves = time.Since(begun), o.leaves
 	if err == nil && len(o.failed) > 0 {
 		err = fmt.Errorf("%s fails in %s without a mutation:\n%s", of.pkg, strings.Join(o.failed, ", "), o.said)

@@ -48,7 +48,7 @@ func (t *trial) unmutated(ctx context.Context, mutations []*mutation) error {
 		go func() {
 			t.jobs <- struct{}{}
 			defer func() { <-t.jobs }()
-			o, err := t.goTest(ctx, each, "")
+			o, err := t.goTest(ctx, each, "", patience*t.timeout)
 			switch {
 			case err == nil && len(o.failed) > 0:
 				err = fmt.Errorf("%s fails in %s without a mutation:\n%s", each, strings.Join(o.failed, ", "), o.said)
@@ -94,7 +94,7 @@ func (t *trial) try(ctx context.Context, m *mutation) (v verdict) {
 	}
 	defer remove()
 	for _, each := range m.tests {
-		o, err := t.goTest(ctx, each, overlay)
+		o, err := t.goTest(ctx, each, overlay, t.timeout)
 		v.said += o.said
 		switch {
 		case err != nil:
@@ -159,12 +159,16 @@ func (t *trial) module(pkg string) (dir, path string) {
 	return t.dir, pkg
 }
 
+// patience is how many times -timeout a test may take without a mutation, because on a busy machine
+// it must not fail for being late.
+const patience = 10
+
 // goTest runs a test, with an overlay if that is not empty. An error means that the tests did not
 // finish.
-func (t *trial) goTest(ctx context.Context, what test, overlay string) (outcome, error) {
+func (t *trial) goTest(ctx context.Context, what test, overlay string, limit time.Duration) (outcome, error) {
 	args := []string{
 		"test", "-json", "-vet=off", "-ldflags=-s -w", "-short", "-failfast", "-count=1",
-		"-timeout", t.timeout.String(), "-run", what.run, "-overlay", overlay,
+		"-timeout", limit.String(), "-run", what.run, "-overlay", overlay,
 	}
 	module, path := t.module(what.pkg)
 	cmd := exec.CommandContext(ctx, "go", append(args, path)...)
