@@ -43,5 +43,9 @@ func lockDir(dir string) (unlock func(), taken bool) {
 		_ = d.Close()
 		return nil, true
 	}
-	return func() { _ = d.Close() }, false
+	return func() {
+		// Closing is not enough: a process that is being started at this moment has the file open too.
+		_ = unix.Flock(int(d.Fd()), unix.LOCK_UN)
+		_ = d.Close()
+	}, false
 }
