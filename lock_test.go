@@ -777,10 +777,11 @@ func TestRenewalsAreTold(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		var deadlines []time.Time
-		var lease *leasehold.Lease
-		lease = acquire(t, newLock(t, newStore(), &leasehold.LockOptions{
-			Trace: leasetest.OnRenew(func() { deadlines = append(deadlines, lease.Deadline()) }),
+		var held atomic.Pointer[leasehold.Lease]
+		lease := acquire(t, newLock(t, newStore(), &leasehold.LockOptions{
+			Trace: leasetest.OnRenew(func() { deadlines = append(deadlines, held.Load().Deadline()) }),
 		}))
+		held.Store(lease)
 		first := lease.Deadline()
 		time.Sleep(16 * time.Second)
 		release(t, lease)

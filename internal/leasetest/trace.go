@@ -22,9 +22,13 @@ func OnRenew(f func()) *locktrace.Trace {
 	return &locktrace.Trace{Renewed: func(context.Context, locktrace.Renewed) { f() }}
 }
 
-// OnLost returns a Trace that tells why a lease was lost.
+// OnLost returns a Trace that tells why a lease was lost, sessions aside.
 func OnLost(f func(error)) *locktrace.Trace {
-	return &locktrace.Trace{Lost: func(_ context.Context, e locktrace.Lost) { f(e.Cause) }}
+	return &locktrace.Trace{Lost: func(_ context.Context, e locktrace.Lost) {
+		if e.Kind != locktrace.Session {
+			f(e.Cause)
+		}
+	}}
 }
 
 // OnTrouble returns a Trace that tells why the store fails.
