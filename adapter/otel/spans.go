@@ -52,14 +52,14 @@ func Spans(p trace.TracerProvider) *locktrace.Trace {
 
 type spans struct{ tracer trace.Tracer }
 
-// A lease is what one acquisition has begun. Its events come one after the other.
+// A lease has the spans of one acquisition. Its events arrive one at a time.
 type lease struct {
 	parent  context.Context // of both spans
 	acquire trace.Span
 	hold    trace.Span // nil before it is acquired
 }
 
-// leaseKey is that of the lease in a context, of one Trace.
+// leaseKey is the context key of a Trace's lease.
 type leaseKey struct{ s *spans }
 
 func (s *spans) lease(ctx context.Context) *lease {
@@ -97,7 +97,7 @@ func (s *spans) waiting(ctx context.Context, e locktrace.Waiting) {
 	}
 }
 
-// first returns the holder name and the token of the holder that an error names, or of the first.
+// first returns the name and token of the first holder that an error names.
 func first(held error) (holder string, token int64) {
 	if h, ok := errors.AsType[*leasehold.HeldError](held); ok {
 		return h.Info.Holder, int64(h.Info.Token)

@@ -105,7 +105,7 @@ func blockerOf(i leasehold.Info, now time.Time) *blocker {
 	return b
 }
 
-// blockerOn is what a wait is for.
+// blockerOn returns the holders that an acquisition waits for.
 func blockerOn(e locktrace.Waiting) *blocker {
 	if held, is := errors.AsType[*semaphore.HeldError](e.Held); is {
 		return seatBlocker(held.Info, e.Ahead)

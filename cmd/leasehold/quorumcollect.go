@@ -55,7 +55,7 @@ members. With --dry-run, the members are tested, and the quorum is not changed.`
 	return cmd
 }
 
-// quorumCollects tells what was done, also by a run that has ended with an error then.
+// quorumCollects reports what was done, even if the run then failed.
 func (a *app) quorumCollects(name string, did quorumstore.Collected, dry bool, err error) error {
 	result := "%d deleted objects are gone; %d were settled, and can go in a day; %d were touched meanwhile"
 	if dry {

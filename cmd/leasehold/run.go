@@ -290,7 +290,7 @@ func (h *runCmd) enter(ctx context.Context, acquire func(context.Context) (held,
 	return lease, h.refused(ctx, err)
 }
 
-// refused says what the end of an acquisition means to the user; nil if the lock was acquired.
+// refused returns the error for the user if an acquisition failed, and nil if it did not.
 func (h *runCmd) refused(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, leasehold.ErrHeld) && h.quiet && h.wait == wait{} && h.uncounted == nil:

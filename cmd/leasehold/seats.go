@@ -86,14 +86,14 @@ func (s *seats) suits(kind string, changed func(flag string) bool, h *runCmd) er
 	return nil
 }
 
-// A seatContest is for a semaphore, a fair lock or a reader/writer lock.
+// A seatContest acquires a semaphore, a fair lock or a reader/writer lock.
 type seatContest struct {
 	at            target
 	take, tryTake func(context.Context) (*leasehold.Lease, error)
 	close         func(context.Context) error
 }
 
-// enroll makes one, of the kind that a flag says.
+// enroll returns the contest for the kind that the flags choose.
 func (s *seats) enroll(kind string, p target, opts *semaphore.Options) (contest, error) {
 	switch kind {
 	case "slots":
@@ -122,7 +122,7 @@ func (s *seats) enroll(kind string, p target, opts *semaphore.Options) (contest,
 	return &seatContest{p, lock.Lock, lock.TryLock, lock.Close}, nil
 }
 
-// semaphoreOptions are those of the lock that it is taken instead of.
+// semaphoreOptions returns the lock's options for a semaphore.
 func (h *runCmd) semaphoreOptions() *semaphore.Options {
 	o := &h.opts
 	return &semaphore.Options{
@@ -188,7 +188,7 @@ func (s *seated) Release(ctx context.Context) error {
 	return nil
 }
 
-// seatBlocker is whom an acquisition waits for, and behind how many.
+// seatBlocker returns the holders that an acquisition waits for, and its place in the queue.
 func seatBlocker(i semaphore.Info, ahead int) *blocker {
 	b := &blocker{ahead: &ahead}
 	if len(i.Holders) == 0 {
