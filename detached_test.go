@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -35,10 +34,10 @@ func newLockOf(t *testing.T, st store.Store, holder string) *leasehold.Lock {
 }
 
 // detach acquires a lock, and leaves the lease to whoever has what is returned.
-func detach(t *testing.T, lock *leasehold.Lock) leasehold.Detached {
+func detach(t *testing.T, lock *leasehold.Lock) detached.Lease {
 	t.Helper()
 	lease := acquire(t, lock)
-	d, err := lease.Detach(t.Context())
+	d, err := detached.From(t.Context(), lease)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +46,13 @@ func detach(t *testing.T, lock *leasehold.Lock) leasehold.Detached {
 }
 
 // copied is what another process reads.
-func copied(t *testing.T, d leasehold.Detached) leasehold.Detached {
+func copied(t *testing.T, d detached.Lease) detached.Lease {
 	t.Helper()
 	text, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := leasehold.ParseDetached(text)
+	again, err := detached.Parse(text)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -70,7 +69,7 @@ func TestDetach(t *testing.T) {
 		first := newLockOf(t, st, "first")
 		lease := acquire(t, first)
 		st.Reset()
-		d, err := lease.Detach(t.Context())
+		d, err := detached.From(t.Context(), lease)
 		if err != nil || len(st.Log()) > 0 {
 			t.Fatalf("%v, %v", err, st.Log())
 		}
@@ -80,7 +79,7 @@ func TestDetach(t *testing.T) {
 		if err = lease.Release(t.Context()); err != nil || len(st.Log()) > 0 {
 			t.Errorf("its release: %v, %v", err, st.Log())
 		}
-		if _, err = lease.Detach(t.Context()); !errors.Is(err, leasehold.ErrDetached) {
+		if _, err = detached.From(t.Context(), lease); !errors.Is(err, leasehold.ErrDetached) {
 			t.Errorf("detached twice: %v", err)
 		}
 		if d.Token != lease.Token() || d.Holder != "first" || d.Key != "l" || d.TTL != time.Minute || d.Store != st.String() || d.ExpiresAt.Sub(d.AcquiredAt) >= time.Minute {
@@ -91,7 +90,7 @@ func TestDetach(t *testing.T) {
 				t.Errorf("it was acquired: %v", err)
 			}
 		}
-		second, err := newLockOf(t, st, "second").Attach(t.Context(), copied(t, d))
+		second, err := detached.Attach(t.Context(), newLockOf(t, st, "second"), copied(t, d))
 		if err != nil || !second.Valid() || second.Token() != d.Token {
 			t.Fatalf("%v", err)
 		}
@@ -122,14 +121,14 @@ func TestDetachedAlone(t *testing.T) {
 		}
 		late := newLockOf(t, st, "late")
 		st.Reset()
-		_, err := late.Attach(t.Context(), d)
+		_, err := detached.Attach(t.Context(), late, d)
 		if !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("attached: %v", err)
 		}
-		if _, err = late.RenewDetached(t.Context(), d, nil); !errors.Is(err, leasehold.ErrLost) {
+		if _, err = detached.Renew(t.Context(), late, d, nil); !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("renewed: %v", err)
 		}
-		if err = late.ReleaseDetached(t.Context(), d); !errors.Is(err, leasehold.ErrLost) {
+		if err = detached.Release(t.Context(), late, d); !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("released: %v", err)
 		}
 		if n := count(st, "put"); n > 0 {
@@ -158,13 +157,13 @@ func TestDetachedTooOld(t *testing.T) {
 		time.Sleep(time.Until(d.ExpiresAt) + time.Second)
 		lock := newLockOf(t, st, "late")
 		st.Reset()
-		if _, err := lock.Attach(t.Context(), d); !errors.Is(err, leasehold.ErrLost) {
+		if _, err := detached.Attach(t.Context(), lock, d); !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("attached: %v", err)
 		}
-		if _, err := lock.RenewDetached(t.Context(), d, nil); !errors.Is(err, leasehold.ErrLost) || count(st, "put") > 0 {
+		if _, err := detached.Renew(t.Context(), lock, d, nil); !errors.Is(err, leasehold.ErrLost) || count(st, "put") > 0 {
 			t.Errorf("renewed: %v", err)
 		}
-		if err := lock.ReleaseDetached(t.Context(), d); !errors.Is(err, leasehold.ErrLost) {
+		if err := detached.Release(t.Context(), lock, d); !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("released: %v", err)
 		}
 		lease, err := newLockOf(t, st, "next").TryAcquire(t.Context())
@@ -188,13 +187,13 @@ func TestDetachedOnce(t *testing.T) {
 			}
 			d := detach(t, newLockOf(t, st, "first"))
 			var won atomic.Int64
-			var last atomic.Pointer[leasehold.Detached]
+			var last atomic.Pointer[detached.Lease]
 			var wg sync.WaitGroup
 			for i := range 5 {
 				wg.Go(func() {
 					time.Sleep(time.Duration(i*(round%4)) * 20 * time.Millisecond)
 					lock := newLockOf(t, st, fmt.Sprintf("copy-%d", i))
-					next, err := lock.RenewDetached(t.Context(), copied(t, d), nil)
+					next, err := detached.Renew(t.Context(), lock, copied(t, d), nil)
 					switch {
 					case err == nil:
 						won.Add(1)
@@ -208,7 +207,7 @@ func TestDetachedOnce(t *testing.T) {
 			if won.Load() != 1 {
 				t.Fatalf("round %d: %d have won", round, won.Load())
 			}
-			if err := newLockOf(t, st, "end").ReleaseDetached(t.Context(), *last.Load()); err != nil {
+			if err := detached.Release(t.Context(), newLockOf(t, st, "end"), *last.Load()); err != nil {
 				t.Fatalf("round %d: %v", round, err)
 			}
 		}
@@ -234,14 +233,14 @@ func TestRenewDetachedCutShort(t *testing.T) {
 				sent := false
 				put.Op, put.When = "put", func(faultstore.Call) (first bool) { first, sent = !sent, true; return first }
 				st.Inject(put, faultstore.Fault{Kind: faultstore.Hang, When: func(faultstore.Call) bool { return sent }})
-				var kept leasehold.Detached
+				var kept detached.Lease
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				defer cancel()
-				_, err := newLockOf(t, st, "cut").RenewDetached(ctx, d, func(d leasehold.Detached) error {
+				_, err := detached.Renew(ctx, newLockOf(t, st, "cut"), d, func(d detached.Lease) error {
 					kept = copied(t, d)
 					return nil
 				})
-				unsettled, ok := errors.AsType[*leasehold.UnsettledError](err)
+				unsettled, ok := errors.AsType[*detached.UnsettledError](err)
 				if !ok || !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatalf("%v", err)
 				}
@@ -249,14 +248,14 @@ func TestRenewDetachedCutShort(t *testing.T) {
 				if name == "its write lands later" {
 					st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "get", Delay: 10 * time.Millisecond})
 				}
-				next, err := newLockOf(t, st, "next").RenewDetached(t.Context(), kept, nil)
+				next, err := detached.Renew(t.Context(), newLockOf(t, st, "next"), kept, nil)
 				if err != nil {
 					t.Fatalf("what was kept does not go on: %v", err)
 				}
-				if _, err := newLockOf(t, st, "error").RenewDetached(t.Context(), unsettled.Detached, nil); !errors.Is(err, leasehold.ErrLost) {
+				if _, err := detached.Renew(t.Context(), newLockOf(t, st, "error"), unsettled.Lease, nil); !errors.Is(err, leasehold.ErrLost) {
 					t.Errorf("and so does another copy: %v", err)
 				}
-				if err := newLockOf(t, st, "end").ReleaseDetached(t.Context(), next); err != nil {
+				if err := detached.Release(t.Context(), newLockOf(t, st, "end"), next); err != nil {
 					t.Error(err)
 				}
 				if lease, err := newLockOf(t, st, "free").TryAcquire(t.Context()); err != nil {
@@ -276,28 +275,28 @@ func TestDetachRefused(t *testing.T) {
 		lock := newLockOf(t, st, "first")
 		lease := acquire(t, lock)
 		if !here().Tokens() {
-			if _, err := lease.Detach(t.Context()); err == nil || !lease.Valid() {
+			if _, err := detached.From(t.Context(), lease); err == nil || !lease.Valid() {
 				t.Errorf("a marker's lease: %v", err)
 			}
 			release(t, lease)
 			return
 		}
-		d, err := lease.Detach(t.Context())
+		d, err := detached.From(t.Context(), lease)
 		if err != nil {
 			t.Fatal(err)
 		}
 		st.Reset()
-		for name, change := range map[string]func(*leasehold.Detached){
-			"key":      func(d *leasehold.Detached) { d.Key = "other" },
-			"layout":   func(d *leasehold.Detached) { d.Layout = leasehold.LayoutMarker },
-			"if-match": func(d *leasehold.Detached) { d.NoIfMatch = !d.NoIfMatch },
-			"store":    func(d *leasehold.Detached) { d.Store = "mem://other" },
-			"nothing":  func(d *leasehold.Detached) { *d = leasehold.Detached{Key: d.Key, Layout: d.Layout} },
-			"released": func(d *leasehold.Detached) { d.Released = true },
+		for name, change := range map[string]func(*detached.Lease){
+			"key":      func(d *detached.Lease) { d.Key = "other" },
+			"layout":   func(d *detached.Lease) { d.Layout = leasehold.LayoutMarker },
+			"if-match": func(d *detached.Lease) { d.NoIfMatch = !d.NoIfMatch },
+			"store":    func(d *detached.Lease) { d.Store = "mem://other" },
+			"nothing":  func(d *detached.Lease) { *d = detached.Lease{Key: d.Key, Layout: d.Layout} },
+			"released": func(d *detached.Lease) { d.Released = true },
 		} {
 			other := d
 			change(&other)
-			if _, err = lock.Attach(t.Context(), other); err == nil || errors.Is(err, leasehold.ErrForeignLease) == (name == "released") {
+			if _, err = detached.Attach(t.Context(), lock, other); err == nil || errors.Is(err, detached.ErrForeign) == (name == "released") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -312,7 +311,7 @@ func TestDetachRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = lead.Detach(t.Context()); err == nil || !lead.Valid() {
+		if _, err = detached.From(t.Context(), lead); err == nil || !lead.Valid() {
 			t.Errorf("an election's lease: %v", err)
 		}
 		release(t, lead)
@@ -325,11 +324,11 @@ func TestDetachRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		lease = acquire(t, under)
-		if _, err := lease.Detach(t.Context()); err == nil || !lease.Valid() {
+		if _, err := detached.From(t.Context(), lease); err == nil || !lease.Valid() {
 			t.Errorf("a lease under a session: %v", err)
 		}
 		d.Key = "u"
-		if _, err := under.Attach(t.Context(), d); err == nil {
+		if _, err := detached.Attach(t.Context(), under, d); err == nil {
 			t.Error("attached under a session")
 		}
 		release(t, lease)
@@ -348,7 +347,7 @@ func TestDetachLost(t *testing.T) {
 		lock := newLockOf(t, st, "first")
 		lease := acquire(t, lock)
 		slept.Store(int64(2 * time.Minute)) // no timer has noticed
-		if _, err := lease.Detach(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+		if _, err := detached.From(t.Context(), lease); !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("%v", err)
 		}
 		if err := lock.Settle(t.Context()); err != nil {
@@ -359,7 +358,7 @@ func TestDetachLost(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := lease.Detach(ctx); !errors.Is(err, context.DeadlineExceeded) || lease.Valid() {
+		if _, err := detached.From(ctx, lease); !errors.Is(err, context.DeadlineExceeded) || lease.Valid() {
 			t.Errorf("%v", err)
 		}
 		st.Clear()
@@ -387,11 +386,11 @@ func TestDetachAfterItsContext(t *testing.T) {
 		time.Sleep(21 * time.Second) // it is renewed every 20 s
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		d, err := lease.Detach(ctx)
+		d, err := detached.From(ctx, lease)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = newLockOf(t, st, "second").ReleaseDetached(t.Context(), d); err != nil {
+		if err = detached.Release(t.Context(), newLockOf(t, st, "second"), d); err != nil {
 			t.Error(err)
 		}
 	})
@@ -402,15 +401,15 @@ func TestDetachInDo(t *testing.T) {
 	detachable(t)
 	bubble(t, func(t *testing.T) {
 		lock := newLockOf(t, memstore.New(), "first")
-		var d leasehold.Detached
+		var d detached.Lease
 		err := lock.Do(t.Context(), func(ctx context.Context, lease *leasehold.Lease) (err error) {
-			d, err = lease.Detach(ctx)
+			d, err = detached.From(ctx, lease)
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = lock.ReleaseDetached(t.Context(), d); err != nil {
+		if err = detached.Release(t.Context(), lock, d); err != nil {
 			t.Error(err)
 		}
 	})
@@ -423,66 +422,18 @@ func TestAttachIsHeld(t *testing.T) {
 		st := memstore.New()
 		lock := newLockOf(t, st, "first")
 		d := detach(t, lock)
-		lease, err := lock.Attach(t.Context(), d)
+		lease, err := detached.Attach(t.Context(), lock, d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = lock.Attach(t.Context(), d); !errors.Is(err, leasehold.ErrHeld) {
+		if _, err = detached.Attach(t.Context(), lock, d); !errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("%v", err)
 		}
 		release(t, lease)
-		if _, err = lock.Attach(t.Context(), d); !errors.Is(err, leasehold.ErrLost) {
+		if _, err = detached.Attach(t.Context(), lock, d); !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("%v", err)
 		}
 	})
-}
-
-// TestDetachedJSON: what is read is what was written, and anything else says what is wrong with it.
-func TestDetachedJSON(t *testing.T) {
-	t.Parallel()
-	const plain = `{"format":1,"key":"jobs/backup","holder":"ci","token":42,"ttl_ms":60000,` +
-		`"acquired_at":"2026-11-20T10:30:45Z","expires_at":"2026-11-20T10:31:40Z","store":"mem://","layout":"epochs","no_if_match":true,"write_id":"0f9c.7","pending":["0f9c-1"]}`
-	d, err := leasehold.ParseDetached([]byte(plain))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text []byte
-	if text, err = json.Marshal(d); err != nil || string(text) != plain {
-		t.Errorf("%s, %v", text, err)
-	}
-	if _, err = leasehold.ParseDetached([]byte(strings.TrimSuffix(plain, "}") + `,"colour":"red","Token":7}`)); err != nil {
-		t.Errorf("a field of a later version: %v", err)
-	}
-	for _, c := range []struct{ from, to, says string }{
-		{plain, "", "not a JSON object"},
-		{plain, plain + plain, "something follows"},
-		{`"format":1`, `"format":2`, "made by a later version, and this one knows formats up to 1: upgrade"},
-		{`"format":1`, `"format":0`, "does not exist"},
-		{`"format":1,`, ``, "no format"},
-		{`"token":42`, `"token":42,"token":43`, "twice"},
-		{`"token":42`, `"Token":42`, "no token"},
-		{`"token":42`, `"token":"42"`, "token"},
-		{`"token":42`, `"token":0`, "token 0"},
-		{`"ttl_ms":60000`, `"ttl_ms":1`, "TTL"},
-		{`"key":"jobs/backup"`, `"key":""`, "key is empty"},
-		{`"layout":"epochs"`, `"layout":"marker"`, `layout is "marker"`},
-		{`"layout":"epochs"`, `"layout":"other"`, `layout is "other"`},
-		{`"layout":"epochs"`, `"layout":"object"`, `layout is "object", which needs If-Match`},
-		{`"no_if_match":true`, `"no_if_match":"yes"`, "no_if_match"},
-		{`"write_id":"0f9c.7"`, `"write_id":""`, "write ID"},
-		{`["0f9c-1"]`, `[""]`, "write ID"},
-		{`["0f9c-1"]`, `["1","2","3","4","5","6","7","8","9"]`, "9 pending"},
-		{`"expires_at":"2026-11-20T10:31:40Z",`, ``, "no expires_at"},
-		{`"expires_at":"2026-11-20T10:31:40Z"`, `"expires_at":"tomorrow"`, "tomorrow"},
-	} {
-		text := strings.Replace(plain, c.from, c.to, 1)
-		if text == plain {
-			t.Fatalf("no %s", c.from)
-		}
-		if _, err := leasehold.ParseDetached([]byte(text)); !errors.Is(err, leasehold.ErrForeignLease) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
 }
 
 // TestDetachedIsDocumented: docs/requests.md says what is counted.
@@ -492,7 +443,7 @@ func TestDetachedIsDocumented(t *testing.T) {
 		columns, rows := documented(t, "docs/requests.md", "## Detached leases")
 		st := newStore()
 		release(t, acquire(t, newLockOf(t, st, "before")))
-		var d leasehold.Detached
+		var d detached.Lease
 		var err error
 		counted := 0
 		for _, c := range []struct {
@@ -500,21 +451,21 @@ func TestDetachedIsDocumented(t *testing.T) {
 			f    func()
 		}{
 			{"acquire and detach", func() { d = detach(t, newLockOf(t, st, "first")) }},
-			{"renew", func() { d, err = newLockOf(t, st, "second").RenewDetached(t.Context(), d, nil) }},
+			{"renew", func() { d, err = detached.Renew(t.Context(), newLockOf(t, st, "second"), d, nil) }},
 			{"renew after another copy has renewed", func() {
 				stale := d
 				stale.Token++
-				if _, e := newLockOf(t, st, "copy").RenewDetached(t.Context(), stale, nil); !errors.Is(e, leasehold.ErrLost) {
+				if _, e := detached.Renew(t.Context(), newLockOf(t, st, "copy"), stale, nil); !errors.Is(e, leasehold.ErrLost) {
 					t.Error(e)
 				}
 			}},
 			{"attach", func() {
 				var lease *leasehold.Lease
-				if lease, err = newLockOf(t, st, "third").Attach(t.Context(), d); err == nil {
-					d, err = lease.Detach(t.Context())
+				if lease, err = detached.Attach(t.Context(), newLockOf(t, st, "third"), d); err == nil {
+					d, err = detached.From(t.Context(), lease)
 				}
 			}},
-			{"release", func() { err = newLockOf(t, st, "fourth").ReleaseDetached(t.Context(), d) }},
+			{"release", func() { err = detached.Release(t.Context(), newLockOf(t, st, "fourth"), d) }},
 		} {
 			got := cost(st, c.f)
 			if err != nil {
@@ -547,47 +498,19 @@ func TestRenewDetachedForLess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var kept leasehold.Detached
-		next, err := short.RenewDetached(t.Context(), d, func(d leasehold.Detached) error { kept = d; return nil })
+		var kept detached.Lease
+		next, err := detached.Renew(t.Context(), short, d, func(d detached.Lease) error { kept = d; return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !kept.ExpiresAt.Equal(next.ExpiresAt) || !kept.ExpiresAt.Before(d.ExpiresAt) || next.TTL != 10*time.Second || next.Holder != "first" {
 			t.Errorf("kept until %v, renewed until %v, before that %v, %+v", kept.ExpiresAt, next.ExpiresAt, d.ExpiresAt, next)
 		}
-		if _, err = short.RenewDetached(t.Context(), next, func(leasehold.Detached) error { return errors.New("no room") }); err == nil || err.Error() != "no room" {
+		if _, err = detached.Renew(t.Context(), short, next, func(detached.Lease) error { return errors.New("no room") }); err == nil || err.Error() != "no room" {
 			t.Errorf("it was sent though it could not be kept: %v", err)
 		}
-		if err = short.ReleaseDetached(t.Context(), next); err != nil {
+		if err = detached.Release(t.Context(), short, next); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// FuzzDetached: whatever a lease file has, it is refused as one, or it is a lease that is written and read again as it
-// is.
-func FuzzDetached(f *testing.F) {
-	f.Add([]byte(`{"format":1,"key":"jobs/a","holder":"me","token":7,"ttl_ms":60000,"acquired_at":"2026-01-02T03:04:05Z","expires_at":"2026-01-02T03:05:05Z","store":"mem","layout":"object","write_id":"x"}`))
-	f.Add([]byte(`{"format":1,"key":"a","token":1,"ttl_ms":1,"expires_at":"2026-01-02T03:05:05Z","layout":"epochs","write_id":"x","released":true,"pending":["y"],"url":"s3://b"}`))
-	f.Add([]byte(`{"format":2}`))
-	f.Add([]byte(`{"format":1,"Token":1}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := leasehold.ParseDetached(text)
-		if err != nil {
-			if !errors.Is(err, leasehold.ErrForeignLease) || !reflect.DeepEqual(d, leasehold.Detached{}) {
-				t.Errorf("%+v, %v", d, err)
-			}
-			return
-		}
-		if d.Token < 1 || d.TTL <= 0 || d.Key == "" {
-			t.Errorf("accepted %+v", d)
-		}
-		again, err := d.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if back, err := leasehold.ParseDetached(again); err != nil || !reflect.DeepEqual(back, d) {
-			t.Errorf("%+v is written as %s and read as %+v, %v", d, again, back, err)
 		}
 	})
 }

@@ -39,11 +39,10 @@
 //   - [Lock] for one key, [Locks] for keys known only at run time, such as one per user or file.
 //   - [Election] for services: one instance leads, and the others follow at little cost.
 //   - [Session] for a process with many locks: one heartbeat keeps all its leases.
-//   - [Lease.Detach] for a lease that outlives its process, such as the steps of a pipeline;
-//     [Lock.Attach], [Lock.RenewDetached] and [Lock.ReleaseDetached] use it elsewhere.
 //
 // Package semaphore has locks for several holders at a time, fair locks and reader/writer locks.
-// Package store is the contract for stores, and store/storeurl opens them by URL. Package shard
-// spreads work over processes, and package admin lists, breaks and cleans up locks.
+// Package shard spreads work over processes. Package detached passes a lease on to another
+// process, such as the next step of a pipeline. Package store is the contract for stores, and
+// store/storeurl opens them by URL. Package admin lists, breaks and cleans up locks.
 // docs/protocol.md explains each rule.
 package leasehold

@@ -508,8 +508,8 @@ func (internal) Explain(l *Lock, err error) error { return l.d.explain(err) }
 // Describe returns the Info for a record under this key.
 func (internal) Describe(key string, s layout.Snapshot) Info { return describe(key, s) }
 
-// Proof returns what proves a detached lease.
-func (internal) Proof(d Detached) candidate.Proof { return d.proof() }
+// Options returns the lock's options, with defaults. Do not change them.
+func (internal) Options(l *Lock) *LockOptions { return l.d.opts }
 
 // Watching returns the configuration of a candidate that watches another holder's session, with the
 // default options and without its incarnation.

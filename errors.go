@@ -33,7 +33,7 @@ var (
 	ErrTimeUp = candidate.ErrTimeUp
 	// ErrReleased: the lease was released. It is the cause of its context's end, not a failure.
 	ErrReleased = lock.ErrReleased
-	// ErrDetached: the lease was detached with [Lease.Detach]. It is the cause of its
+	// ErrDetached: the lease was detached with detached.From. It is the cause of its
 	// context's end, not a failure.
 	ErrDetached = errors.New("the lease was detached")
 	// ErrSessionOver: the session of the lease or Lock has ended. The error's cause says why.

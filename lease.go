@@ -70,7 +70,7 @@ func (l *Lease) Deadline() time.Time { return l.core.Deadline() }
 func (l *Lease) End() time.Time { return l.core.End() }
 
 // Err returns nil while the lease is held, [ErrReleased] after Release was called,
-// [ErrDetached] after Detach was called, and an error that matches [ErrLost] if the lease
+// [ErrDetached] after it was detached, and an error that matches [ErrLost] if the lease
 // was lost before that.
 //
 // Err reads the clock, as Valid does. So after the machine was suspended, it may match
@@ -124,8 +124,8 @@ func (l *Lease) Release(ctx context.Context) error { return l.core.Release(ctx, 
 // ends if the write finds another holder.
 //
 // SetMeta returns an error and changes nothing if the record becomes too large, or in
-// [LayoutMarker] without If-Match, whose object cannot be overwritten. [Lease.Detach] leaves the
-// record as it was last written.
+// [LayoutMarker] without If-Match, whose object cannot be overwritten. A lease that is detached leaves
+// the record as it was last written.
 func (l *Lease) SetMeta(ctx context.Context, meta map[string]string) error {
 	d, ok := l.core.Of().(*driver)
 	if !ok {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -573,7 +574,7 @@ func TestDetachWithItsOwnContext(t *testing.T) {
 		lease := acquire(t, lock)
 		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 2 * time.Second})
 		time.Sleep(6 * time.Second) // a renewal is under way
-		d, err := lease.Detach(lease.Context())
+		d, err := detached.From(lease.Context(), lease)
 		if err != nil || d.Token != lease.Token() {
 			t.Fatalf("detached: %+v, %v", d, err)
 		}
@@ -1028,7 +1029,7 @@ func TestSetMetaDetached(t *testing.T) {
 		st := newStore()
 		lease := acquire(t, newLockOf(t, st, "first"))
 		setMeta(t, lease, step(1))
-		d, err := lease.Detach(t.Context())
+		d, err := detached.From(t.Context(), lease)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1036,11 +1037,11 @@ func TestSetMetaDetached(t *testing.T) {
 			t.Errorf("then: %v", err)
 		}
 		second := newLockOf(t, st, "second")
-		if d, err = second.RenewDetached(t.Context(), d, nil); err != nil {
+		if d, err = detached.Renew(t.Context(), second, d, nil); err != nil {
 			t.Fatal(err)
 		}
 		carries(t, st, "l", step(1))
-		if err = second.ReleaseDetached(t.Context(), d); err != nil {
+		if err = detached.Release(t.Context(), second, d); err != nil {
 			t.Error(err)
 		}
 	})

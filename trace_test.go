@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
@@ -482,7 +483,7 @@ func TestTraceOfADetachedLease(t *testing.T) {
 		st, d := newStore(), newDiary(false)
 		lease := acquire(t, newLock(t, st, d.object("a")))
 		time.Sleep(time.Second)
-		left, err := lease.Detach(t.Context())
+		left, err := detached.From(t.Context(), lease)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -490,16 +491,16 @@ func TestTraceOfADetachedLease(t *testing.T) {
 			t.Error(err)
 		}
 		lock := newLock(t, st, d.object("b"))
-		if left, err = lock.RenewDetached(t.Context(), left, nil); err != nil {
+		if left, err = detached.Renew(t.Context(), lock, left, nil); err != nil {
 			t.Fatal(err)
 		}
-		next, err := lock.Attach(t.Context(), left)
+		next, err := detached.Attach(t.Context(), lock, left)
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		release(t, next)
-		if _, err := lock.Attach(t.Context(), left); !errors.Is(err, leasehold.ErrLost) {
+		if _, err := detached.Attach(t.Context(), lock, left); !errors.Is(err, leasehold.ErrLost) {
 			t.Error(err)
 		}
 		d.wants(t, "detached and attached",
@@ -776,8 +777,8 @@ func useAtRandom(ctx context.Context, lock *leasehold.Lock, random *rand.Rand) {
 			case 0:
 				lease.Abandon(nil)
 			case 1:
-				if left, err := lease.Detach(limited); err == nil {
-					if next, err := lock.Attach(ctx, left); err == nil {
+				if left, err := detached.From(limited, lease); err == nil {
+					if next, err := detached.Attach(ctx, lock, left); err == nil {
 						_ = next.Release(limited)
 					}
 				}

@@ -126,9 +126,8 @@ type mover struct {
 	old, new end
 	move     candidate.Move
 	acquire  func(ctx context.Context) (*leasehold.Lease, error)
-	lease    leasehold.Detached // if move.Lease is set
-	closed   bool               // the new object, as far as known
-	sealed   bool               // the old object, as far as known
+	closed   bool // the new object, as far as known
+	sealed   bool // the old object, as far as known
 }
 
 func newMover(from, to *leasehold.Lock, opts *MoveOptions) (*mover, error) {
@@ -198,7 +197,8 @@ func (m *mover) take(ctx context.Context) error {
 	case err != nil:
 		return &untaken{err}
 	}
-	if m.lease, err = lease.Detach(ctx); err != nil {
+	_, last, err := leasehold.Internal.Detach(ctx, lease)
+	if err != nil {
 		if lease.Err() == nil { // it cannot be detached at all, and nobody else would release it
 			last, cancel := lock.Last(ctx)
 			defer cancel()
@@ -207,7 +207,7 @@ func (m *mover) take(ctx context.Context) error {
 		}
 		return err
 	}
-	proof := leasehold.Internal.Proof(m.lease)
+	proof := candidate.ProofOf(last.Record)
 	m.move.Lease, m.old.known = &proof, false
 	return nil
 }
@@ -257,7 +257,8 @@ func (m *mover) undo(ctx context.Context) {
 	}
 	last, cancel := lock.Last(ctx)
 	defer cancel()
-	_ = m.old.lock.ReleaseDetached(last, m.lease) // if this fails, others wait for its TTL
+	free := candidate.Attach{Proof: *m.move.Lease, Use: candidate.ToRelease}
+	_, _, _, _ = leasehold.Internal.Attach(last, m.old.lock, free, nil) // if this fails, others wait for its TTL
 }
 
 // sleep waits for d, or returns the error of ctx.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -109,7 +110,7 @@ func (s *Store) TryLock(ctx context.Context, req *lock.TryLockRequest) (*lock.Tr
 		return refused, fmt.Errorf("leasehold: no lock with an expiry of %v: %w", expiry, err)
 	}
 	valid := lease.Valid()
-	if _, err = lease.Detach(ctx); err != nil {
+	if _, err = detached.From(ctx, lease); err != nil {
 		return refused, fmt.Errorf("leasehold: %w", err)
 	}
 	left := expiry - time.Since(began)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
@@ -124,13 +125,13 @@ func (h *acquireCmd) take(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	lock, own := h.contest.(*lockContest), lease.(*leasehold.Lease) //nolint:errcheck // there is no flag for anything else
-	d, err := own.Detach(limited)
+	d, err := detached.From(limited, own)
 	if err != nil {
 		return failed(err)
 	}
 	d.URL = h.target.storeURL
 	if err = h.keep(d); err != nil {
-		if e := lock.ReleaseDetached(limited, d); e != nil {
+		if e := detached.Release(limited, lock.Lock, d); e != nil {
 			h.console.warn("could not release %s: %s: others may have to wait up to %v longer", h.target.name, h.message(e), h.opts.TTL)
 		}
 		return failed(err)
@@ -140,7 +141,7 @@ func (h *acquireCmd) take(ctx context.Context) error {
 }
 
 // keep writes the lease to where it is to be kept.
-func (h *acquireCmd) keep(d leasehold.Detached) error {
+func (h *acquireCmd) keep(d detached.Lease) error {
 	if h.file != "" {
 		return h.file.write(d)
 	}
@@ -167,7 +168,7 @@ func (a *app) warnReadable() {
 }
 
 // exports are lines that a POSIX shell can eval.
-func exports(d leasehold.Detached) string {
+func exports(d detached.Lease) string {
 	text, err := d.MarshalJSON()
 	if err != nil {
 		panic(err) // nothing in it can fail
@@ -189,7 +190,7 @@ func exports(d leasehold.Detached) string {
 
 // useDetached opens the store of a detached lease, and makes a Lock that can use it. What is wrong
 // in the lease is bad data, and no usage: nobody has typed it.
-func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL string, ttl time.Duration) (*leasehold.Lock, error) {
+func (a *app) useDetached(ctx context.Context, d *detached.Lease, storeURL string, ttl time.Duration) (*leasehold.Lock, error) {
 	bad := func(format string, args ...any) error { return &exit{exitForeign, fmt.Errorf(format, args...)} }
 	if err := store.CheckKey("lock", d.Key); err != nil {
 		return nil, bad("its key: %w", err)
@@ -226,7 +227,7 @@ func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL s
 
 // useKept reads a lease from where it is kept, and makes a Lock that can use it. Until unlock is
 // called nobody else uses the file.
-func (a *app) useKept(ctx context.Context, in keptLease, storeURL string, ttl time.Duration) (d leasehold.Detached, lock *leasehold.Lock, unlock func(), err error) {
+func (a *app) useKept(ctx context.Context, in keptLease, storeURL string, ttl time.Duration) (d detached.Lease, lock *leasehold.Lock, unlock func(), err error) {
 	if unlock, err = in.lock(ctx); err != nil {
 		return d, nil, nil, err
 	}
@@ -243,7 +244,7 @@ func (a *app) useKept(ctx context.Context, in keptLease, storeURL string, ttl ti
 }
 
 // lostLease is how the end of a lease is told.
-func lostLease(d *leasehold.Detached, err error) error {
+func lostLease(d *detached.Lease, err error) error {
 	if !errors.Is(err, leasehold.ErrLost) {
 		return failed(late(err))
 	}

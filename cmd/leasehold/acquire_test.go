@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/testenv"
@@ -221,7 +222,7 @@ func TestLostLease(t *testing.T) {
 		{true, store.ErrDenied, "exit code 77: " + store.ErrDenied.Error()},
 		{false, unanswered, fmt.Sprintf("exit code 69: the store did not answer for %v: %v", patience, unanswered)},
 	} {
-		if err := lostLease(&leasehold.Detached{Key: "l", Token: 7, Released: tt.released}, tt.err); err == nil || err.Error() != tt.want {
+		if err := lostLease(&detached.Lease{Key: "l", Token: 7, Released: tt.released}, tt.err); err == nil || err.Error() != tt.want {
 			t.Errorf("released %v, and %v: %v, want %s", tt.released, tt.err, err, tt.want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
@@ -103,7 +104,7 @@ func codeOf(err error) int {
 		return exitLost
 	case is(storeurl.ErrURL, store.ErrInvalid, fence.ErrNoToken):
 		return exitUsage
-	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, leasehold.ErrForeignLease, semaphore.ErrSize, fence.ErrForeign, admin.ErrAmbiguous, admin.ErrOccupied, admin.ErrMovedElsewhere):
+	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, detached.ErrForeign, semaphore.ErrSize, fence.ErrForeign, admin.ErrAmbiguous, admin.ErrOccupied, admin.ErrMovedElsewhere):
 		return exitForeign
 	case is(leasehold.ErrHeld, admin.ErrTokenChanged):
 		return exitHeld

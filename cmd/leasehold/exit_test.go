@@ -21,6 +21,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
@@ -58,7 +59,7 @@ func TestCodes(t *testing.T) {
 	t.Parallel()
 	for code, errs := range map[int][]error{
 		exitUsage:       {storeurl.ErrURL, store.ErrInvalid, fence.ErrNoToken},
-		exitForeign:     {leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, leasehold.ErrForeignLease, semaphore.ErrSize, fence.ErrForeign, admin.ErrAmbiguous, admin.ErrOccupied, admin.ErrMovedElsewhere},
+		exitForeign:     {leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, detached.ErrForeign, semaphore.ErrSize, fence.ErrForeign, admin.ErrAmbiguous, admin.ErrOccupied, admin.ErrMovedElsewhere},
 		exitAbsent:      {store.ErrNotExist, fmt.Errorf("%w: %w", store.ErrNoBucket, fs.ErrNotExist)},
 		exitUnavailable: {semaphore.ErrFull, leasehold.ErrSessionOver, store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded},
 		exitInternal:    {errors.New("no"), fs.ErrNotExist, context.Canceled},

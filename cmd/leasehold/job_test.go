@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/guardian"
 	"github.com/leasehold/leasehold/locktrace"
@@ -347,7 +348,7 @@ func TestLeaseFileIsReplacedOrLeft(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(at, "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := leaseFile(at).write(leasehold.Detached{Key: "l"}); err == nil {
+	if err := leaseFile(at).write(detached.Lease{Key: "l"}); err == nil {
 		t.Error("a directory was replaced")
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || left[0].Name() != "lease" {

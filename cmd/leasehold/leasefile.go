@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 )
 
 // A leaseFile is the path of a file with a lease in it.
@@ -26,23 +26,23 @@ const maxLease = 256 << 10
 func readLimited(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxLease+1))
 	if err == nil && len(text) > maxLease {
-		err = fmt.Errorf("%w: it has more than %d bytes", leasehold.ErrForeignLease, maxLease)
+		err = fmt.Errorf("%w: it has more than %d bytes", detached.ErrForeign, maxLease)
 	}
 	return text, err
 }
 
 // read reads the lease.
-func (f leaseFile) read() (leasehold.Detached, error) {
+func (f leaseFile) read() (detached.Lease, error) {
 	text, err := f.text()
 	switch {
-	case errors.Is(err, leasehold.ErrForeignLease):
-		return leasehold.Detached{}, failed(fmt.Errorf("%s is %w", f, err))
+	case errors.Is(err, detached.ErrForeign):
+		return detached.Lease{}, failed(fmt.Errorf("%s is %w", f, err))
 	case errors.Is(err, fs.ErrNotExist):
-		return leasehold.Detached{}, &exit{exitAbsent, fmt.Errorf("there is no lease: %w", err)}
+		return detached.Lease{}, &exit{exitAbsent, fmt.Errorf("there is no lease: %w", err)}
 	case err != nil: // by sysexits.h an input that cannot be read is like none, whatever the reason
-		return leasehold.Detached{}, &exit{exitAbsent, fmt.Errorf("cannot read the lease: %w", err)}
+		return detached.Lease{}, &exit{exitAbsent, fmt.Errorf("cannot read the lease: %w", err)}
 	}
-	d, err := leasehold.ParseDetached(text)
+	d, err := detached.Parse(text)
 	if err != nil {
 		return d, failed(fmt.Errorf("%s is %w", f, err))
 	}
@@ -100,7 +100,7 @@ const roomFor = 8 << 10
 
 // write replaces the file as a whole, by one that only its owner can read. When it returns, the
 // lease outlasts a loss of power.
-func (f leaseFile) write(d leasehold.Detached) (err error) {
+func (f leaseFile) write(d detached.Lease) (err error) {
 	path := string(f)
 	if real, e := filepath.EvalSymlinks(path); e == nil {
 		path = real // the link stays

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 )
 
 // TestVacantLeaseFile: acquire overwrites only a lease that has expired or was released, and reports a missing directory before it
@@ -90,7 +90,7 @@ func TestReadLease(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %s", name, d, err, want)
 		}
 	}
-	if err := leaseFile(filepath.Join(dir, "none", "lease")).write(leasehold.Detached{Key: "l"}); !errors.Is(err, fs.ErrNotExist) {
+	if err := leaseFile(filepath.Join(dir, "none", "lease")).write(detached.Lease{Key: "l"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("where there is no directory it is written: %v", err)
 	}
 }
@@ -99,13 +99,13 @@ func TestReadLease(t *testing.T) {
 func TestLeaseFileThroughLink(t *testing.T) {
 	t.Parallel()
 	at, link := filepath.Join(t.TempDir(), "lease"), filepath.Join(t.TempDir(), "link")
-	if err := leaseFile(at).write(leasehold.Detached{Key: "old"}); err != nil {
+	if err := leaseFile(at).write(detached.Lease{Key: "old"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(at, link); err != nil {
 		t.Skip(err) // Windows lets not everybody make one
 	}
-	if err := leaseFile(link).write(leasehold.Detached{Key: "new"}); err != nil {
+	if err := leaseFile(link).write(detached.Lease{Key: "new"}); err != nil {
 		t.Fatal(err)
 	}
 	if to, err := os.Readlink(link); err != nil || to != at {

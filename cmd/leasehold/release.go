@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 )
 
 func (a *app) release() *cobra.Command {
@@ -58,7 +59,7 @@ func (a *app) releaseLease(ctx context.Context, in keptLease, storeURL string) e
 	}
 	defer unlock()
 	over := d.Released
-	err = lock.ReleaseDetached(ctx, d)
+	err = detached.Release(ctx, lock, d)
 	// A lease that was lost is over for good as well: nothing that has its name can stand again.
 	if ended := err == nil || errors.Is(err, leasehold.ErrLost); ended && !over && in.file != "" {
 		told := d

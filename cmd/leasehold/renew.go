@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 )
 
 func (a *app) renew() *cobra.Command {
@@ -109,13 +110,13 @@ func (a *app) renewLease(ctx context.Context, in keptLease, storeURL string, ttl
 		return err
 	}
 	defer unlock()
-	var keep func(leasehold.Detached) error
+	var keep func(detached.Lease) error
 	if in.file != "" {
 		keep = in.file.write
 	}
-	next, err := lock.RenewDetached(ctx, d, keep)
-	if unsettled, ok := errors.AsType[*leasehold.UnsettledError](err); ok && in.file == "" {
-		_ = a.writeLease(unsettled.Detached, export) // the error is reported all the same
+	next, err := detached.Renew(ctx, lock, d, keep)
+	if unsettled, ok := errors.AsType[*detached.UnsettledError](err); ok && in.file == "" {
+		_ = a.writeLease(unsettled.Lease, export) // the error is reported all the same
 	}
 	switch {
 	case err != nil:
@@ -133,7 +134,7 @@ func (a *app) renewLease(ctx context.Context, in keptLease, storeURL string, ttl
 }
 
 // writeLease writes a lease to stdout.
-func (a *app) writeLease(d leasehold.Detached, export bool) error {
+func (a *app) writeLease(d detached.Lease, export bool) error {
 	if export {
 		return a.writeData(exports(d))
 	}
@@ -161,7 +162,7 @@ func leaseFrom(args []string) (keptLease, error) {
 	case args[0] == "-":
 		text, err := readLimited(os.Stdin)
 		switch {
-		case errors.Is(err, leasehold.ErrForeignLease):
+		case errors.Is(err, detached.ErrForeign):
 			return keptLease{}, failed(fmt.Errorf("stdin is %w", err))
 		case err != nil:
 			return keptLease{}, &exit{exitAbsent, fmt.Errorf("stdin: %w", err)}
@@ -181,11 +182,11 @@ func (k *keptLease) lock(ctx context.Context) (unlock func(), err error) {
 	return k.file.lock(ctx)
 }
 
-func (k *keptLease) read() (leasehold.Detached, error) {
+func (k *keptLease) read() (detached.Lease, error) {
 	if k.file != "" {
 		return k.file.read()
 	}
-	d, err := leasehold.ParseDetached(k.text)
+	d, err := detached.Parse(k.text)
 	if err != nil {
 		return d, failed(fmt.Errorf("%s is %w", k.name, err))
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
@@ -225,7 +226,7 @@ func TestLockOutlivesItsShell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := leasehold.ParseDetached(text)
+	d, err := detached.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,8 @@ var rules = []rule{
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
 	{pkg: "semaphore", may: []string{"std", ".", "locktrace", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"}},
 	{pkg: "metrics", may: []string{"std", ".", "locktrace", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
-	{pkg: "serve/terraform", may: []string{"std", ".", "locktrace", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
+	{pkg: "detached", may: []string{"std", ".", "store", "internal/layout", "internal/protocol", "internal/protocol/candidate", "internal/record"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "serve/terraform", may: []string{"std", ".", "detached", "locktrace", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/lock", "internal/openfiles"}},
 	{pkg: "shard", may: []string{"std", ".", "locktrace", "admin", "store", "internal/protocol"}},
 	{
@@ -175,7 +176,7 @@ var rules = []rule{
 	{
 		pkg: "cmd/...",
 		may: []string{
-			"std", ".", "admin", "fence/...", "locktrace", "peer", "semaphore", "serve/...", "shard", "store/...", "internal/...",
+			"std", ".", "admin", "detached", "fence/...", "locktrace", "peer", "semaphore", "serve/...", "shard", "store/...", "internal/...",
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},

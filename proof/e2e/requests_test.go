@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -170,10 +170,10 @@ func (c *counter) until(shown string, want sent, code int, args ...string) strin
 
 // The headings of the pages that say what commands send.
 const (
-	layouts  = "Layouts: "
-	daily    = "Everyday use: "
-	detached = "Detached leases: "
-	commands = "Commands: "
+	layouts        = "Layouts: "
+	daily          = "Everyday use: "
+	detachedLeases = "Detached leases: "
+	commands       = "Commands: "
 )
 
 // TestCommandsSend: each command sends the requests that the pages say of what it does, and none besides: none to
@@ -274,7 +274,7 @@ func commandsThatLook(t *testing.T) {
 // held has a lock be held, and returns the token.
 func held(c *counter, lock string) string {
 	c.t.Helper()
-	d, err := leasehold.ParseDetached([]byte(c.sends(costs(c.t, detached+"acquire and detach"), 0, "acquire", "--ttl", "1h", lock)))
+	d, err := detached.Parse([]byte(c.sends(costs(c.t, detachedLeases+"acquire and detach"), 0, "acquire", "--ttl", "1h", lock)))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -286,17 +286,17 @@ func commandsOfLeases(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t)
 	lock, file := c.at("jobs/lease"), filepath.Join(t.TempDir(), "lease.json")
-	c.sends(costs(t, detached+"acquire and detach"), 0, "acquire", "--ttl", "1h", "--file", file, lock)
+	c.sends(costs(t, detachedLeases+"acquire and detach"), 0, "acquire", "--ttl", "1h", "--file", file, lock)
 	c.sends(costs(t, layouts+"read, nothing known"), 75, "run", "--wait", "0", lock, "--", "true")
-	c.sends(costs(t, detached+"renew"), 0, "renew", file)
-	c.sends(costs(t, detached+"release"), 0, "release", file)
+	c.sends(costs(t, detachedLeases+"renew"), 0, "renew", file)
+	c.sends(costs(t, detachedLeases+"release"), 0, "release", file)
 	each := costs(t, commands+"`acquire`, `renew`, `renew --exec`, `release`, each")
 	c.env = append(c.env, "LEASEHOLD_LEASE="+c.sends(each, 0, "acquire", "--ttl", "1h", lock))
 	next := c.sends(each, 0, "renew", "--exec")
 	if !strings.HasPrefix(next, "export LEASEHOLD_LEASE='{") {
 		t.Errorf("renew --exec says %q", next)
 	}
-	c.sends(costs(t, detached+"renew after another copy has renewed"), 76, "renew", "--exec")
+	c.sends(costs(t, detachedLeases+"renew after another copy has renewed"), 76, "renew", "--exec")
 	lease, _, _ := strings.Cut(strings.TrimPrefix(next, "export LEASEHOLD_LEASE='"), "'\n")
 	c.env = append(c.env, "LEASEHOLD_LEASE="+lease)
 	c.sends(each, 0, "release")

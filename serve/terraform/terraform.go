@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/detached"
 	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
@@ -236,7 +237,7 @@ func (h *Handler) Close(ctx context.Context) error {
 	for name, e := range held {
 		// A release would free the lock while its run continues, and the run's state would be
 		// refused at once.
-		_, err := e.lease.Detach(ctx)
+		_, err := detached.From(ctx, e.lease)
 		if errors.Is(err, leasehold.ErrLost) {
 			err = nil
 		}

@@ -23,6 +23,11 @@ type Proof struct {
 	Expires time.Time
 }
 
+// ProofOf returns the Proof of a lease with this record.
+func ProofOf(r record.Record) Proof {
+	return Proof{Token: r.Token, WriteID: r.WriteID, Expires: r.RenewedAt.Add(protocol.Validity(r.TTL))}
+}
+
 // proves reports whether r is the lease's record. The token identifies the lease. By the write ID,
 // no other process with a copy of the proof has used it since.
 func (p *Proof) proves(r record.Record) bool {
