@@ -18,57 +18,46 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ElectionOptions are the options of [NewElection]. The zero value and nil mean the
-// defaults.
+// ElectionOptions are the options of [NewElection]. The zero value and nil mean the defaults.
 type ElectionOptions struct {
-	// LockOptions apply to the election's lock, except that PollInterval must not be
-	// set.
-	LockOptions
+	LockOptions // without PollInterval
 
 	// Frequent is how often a follower polls while the leader is new or late, and
-	// Infrequent how often it polls while the leader is steady. By default both follow
-	// from the leader's TTL: a follower learns when the leader renews and polls once
-	// soon after each renewal, every TTL/3. Until it knows, and when a renewal is late,
-	// it polls every TTL/24, and then less and less often. If Infrequent is longer than
-	// the TTL, a failover takes longer by the difference.
+	// Infrequent how often it polls while the leader is steady. By default a follower
+	// polls once soon after each renewal, every TTL/3, and every TTL/24 when one is late.
+	// If Infrequent is longer than the TTL, a failover takes longer by the difference.
 	Frequent, Infrequent time.Duration
 
 	// Grace is how long the leader's work may take to stop when the leader resigns or
-	// shuts down. The lease is renewed meanwhile. After that the lease is no longer
-	// valid, but it is released only when the work has stopped. Default TTL/3.
+	// shuts down. The lease is renewed meanwhile. After that it is no longer valid, but
+	// it is released only when the work has stopped. Default TTL/3.
 	Grace time.Duration
 
-	// Retries are the backoff after the first, second, … store error in a row. After
-	// the last one the backoff doubles. The n-th is at least 50 ms × 2^(n-1), at most
-	// 4 s, and never outlasts the lease. Default 100 ms, 1 s.
+	// Retries are the backoff after the first, second, … store error in a row, which
+	// then doubles, up to 4 s. Default 100 ms, 1 s.
 	Retries []time.Duration
 
-	// Peers lets a follower ask the leader instead of the store, if the leader's record
-	// has an address. The store then gets one request per two TTLs from this follower
-	// while the leader answers. The follower learns at once when the leader resigns or
-	// its process exits. If the leader does not answer three times in a row, or says
-	// that it does not lead, the follower polls the store again, frequently. The leader
-	// must answer with the result of peer.Attend; package peer implements both
-	// sides over HTTPS. Default: none.
+	// Peers lets a follower ask the leader at its Address instead of the store, which
+	// then gets one request per two TTLs. The follower learns at once when the leader
+	// resigns or its process exits. If the leader does not answer, the follower polls
+	// the store again. The leader must answer by peer.Attend.
 	Peers Peers
 
 	// Renewals makes Observe also yield the leader's renewals.
 	Renewals bool
 
 	// OnElected is called by [Election.Run] when this candidate has become the leader,
-	// before the work begins. Its context ends as the work's does, and the lease is
-	// renewed meanwhile. If it returns an error, the error is logged, and the candidate
-	// resigns at once and campaigns again after the usual pause.
+	// before the work begins, with the context of the work. If it returns an error, the
+	// error is logged, and the candidate resigns and campaigns again.
 	OnElected func(ctx context.Context, lease *Lease) error
 }
 
-// An Election is one candidate for a leadership, which is represented by a lock. At most
-// one leader's lease is valid at any instant, within the guarantee in the package
-// documentation. An Election is safe for concurrent use.
+// An Election is one candidate for a leadership, which is a lock. At most one leader's lease is
+// valid at any instant. An Election is safe for concurrent use.
 //
-// The method names are those of etcd's package concurrency, and Run is like the leader
-// election in Kubernetes' client-go. One difference matters: here a lease is released only
-// after the work under it has returned, so a shutdown does not let the next leader in early.
+// The names are those of etcd's package concurrency, and Run is like the leader election in
+// Kubernetes' client-go, except that a lease is released only after the work under it has
+// returned. So a shutdown does not let the next leader in early.
 type Election struct {
 	lock *Lock
 	opts ElectionOptions
@@ -87,10 +76,8 @@ type Election struct {
 	watchers int // calls that need the candidate to poll
 }
 
-// NewElection returns a candidate for the election stored in st under key. It sends
-// nothing. It fails if the key or an option is invalid; retrying does not help.
-//
-// The options are copied; nil means the defaults. [Election.Update] changes some later.
+// NewElection returns a candidate for the election stored in st under key. It sends nothing. It
+// fails if the key or an option is invalid; retrying does not help.
 func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, error) {
 	var o ElectionOptions
 	if opts != nil {
@@ -139,26 +126,18 @@ func (o *ElectionOptions) check() error {
 	return nil
 }
 
-// Campaign waits until this candidate is the leader and returns its lease. End the lease
-// with [Election.Resign] or [Lease.Release]. Errors and the end of ctx are as for
-// [Lock.Acquire]. If the candidate resigns before Campaign has returned, Campaign returns
-// no lease and an error that matches [ErrResigned].
-//
-// Call Campaign for one term at a time. While this candidate leads, through Run or an
-// earlier Campaign, another call waits until that lease is released.
+// Campaign waits until this candidate is the leader and returns its lease. End the lease with
+// [Election.Resign] or [Lease.Release]. Errors and the end of ctx are as for [Lock.Acquire],
+// and [ErrResigned] if the candidate resigns before Campaign has returned. While this candidate
+// leads, another call waits until that lease is released.
 func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
 	return e.won(e.lock.Acquire(ctx))
 }
 
-// TryCampaign is Campaign without waiting. If there is a leader, in this process or another
-// one, it returns a [*HeldError] that names the leader. It is one attempt with the errors
-// of [Lock.TryAcquire]. [Election.Leader] and [Election.Status] reflect what it has seen.
-//
-// TryCampaign takes over from a dead leader only if this candidate has seen the record
-// unchanged for its TTL and margin, in earlier calls or because it observes: see
-// [Lock.TryAcquire]. A leader that resigned in favour of a successor counts as leading
-// until the successor has had time to take over: see [Election.ResignTo]. While Run
-// campaigns or leads, TryCampaign returns a *HeldError.
+// TryCampaign is Campaign without waiting, as [Lock.TryAcquire] is Acquire without waiting. If
+// there is a leader, in this process or another one, it returns a [*HeldError]. A leader that
+// resigned in favour of a successor counts as leading until the successor has had time to take
+// over.
 func (e *Election) TryCampaign(ctx context.Context) (*Lease, error) {
 	return e.won(e.lock.TryAcquire(ctx))
 }
@@ -176,22 +155,18 @@ func (e *Election) won(lease *Lease, err error) (*Lease, error) {
 // returned. It returns ctx.Err() when ctx ends, with the lease released and nothing left
 // running.
 //
-// The context passed to lead ends when the lease is lost, when ctx ends and when the
-// candidate resigns; lead must then return. If the lease is lost, the context ends before
-// anyone else can be the leader. After ctx has ended or Resign was called, the lease is
-// renewed for up to [ElectionOptions.Grace], so that nobody else leads before lead has
-// returned. Run calls lead on its own goroutine, for one term at a time. If lead panics,
-// the lease is released and the panic continues.
+// The context passed to lead ends when the lease is lost, when ctx ends and when the candidate
+// resigns; lead must then return. If the lease is lost, the context ends before anyone else can
+// be the leader. In the other cases the lease is renewed for up to [ElectionOptions.Grace], so
+// that nobody else leads before lead has returned. Run calls lead on its own goroutine, for one
+// term at a time. If lead panics, the lease is released and the panic continues.
 //
-// When lead returns, with or without an error, the candidate resigns, lets others go
-// first, and campaigns again. It waits half a TTL but at most 30 s, or 1.5 × Infrequent if
-// that is longer.
+// When lead returns, with or without an error, the candidate resigns and lets others go first,
+// for half a TTL but at most 30 s, or 1.5 × Infrequent if that is longer.
 //
-// While the store is unreachable, Run retries. It returns an error that does not match
-// ctx.Err() only if campaigning is pointless: access is denied, the object is not a lock,
-// its token is too large, or the bucket (or, with Existing, the object) does not exist. If
-// the store does not confirm the last release, Run returns ctx.Err() joined with the
-// reason, because others may still see the lock as held.
+// While the store is unreachable, Run retries. It returns another error than ctx.Err() only if
+// that error is permanent: see [Final]. If the last release is not confirmed, the error is
+// ctx.Err() joined with the reason.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error) error {
 	var unreleased error // of the last term
 	failures := 0        // of campaigns, in a row
@@ -294,25 +269,20 @@ func (e *Election) finish(ctx context.Context, t *term) error {
 	return err
 }
 
-// Resign ends this candidate's leadership and returns when the lock is free. Under Run it
-// stops the work first, so lead must not call Resign and wait for it: lead just returns.
-// After Campaign, stop the work before you call Resign. If followers ask this candidate
-// through Peers, it names the one that has waited longest as its successor.
-//
-// Errors and the end of ctx are as for [Lease.Release]. Resign returns [ErrNotLeading] if
-// this candidate does not lead.
+// Resign ends this candidate's leadership and returns when the lock is free. Under Run it stops
+// the work first, so lead must not call it and wait. After Campaign, stop the work before you
+// call Resign. If followers ask this candidate through Peers, the one that has waited longest
+// becomes its successor. Errors and the end of ctx are as for [Lease.Release], and
+// [ErrNotLeading] if this candidate does not lead.
 func (e *Election) Resign(ctx context.Context) error { return e.ResignTo(ctx, "") }
 
 // ResignTo is Resign in favour of a successor, named by its [LockOptions.Holder]. Other
-// candidates let the successor go first for TTL/3 and the margin, and then take over
-// themselves. It is a hint in the record: no guarantee rests on it, and nothing checks that
-// such a candidate exists. Raft calls the same idea leadership transfer.
+// candidates let it go first for TTL/3 and the margin. It is a hint in the record: no guarantee
+// rests on it, and nothing checks that such a candidate exists. Raft calls the same idea
+// leadership transfer.
 //
-// Under Run the work continues until the successor has seen in the next renewal that it is
-// next, for at most 11/24 of the TTL. The successor then takes over within about a second
-// of the release. The work stops at once if this would take longer than 15 s, if the
-// successor asks this candidate as a peer, if ctx ends, or if someone calls
-// [Election.Resign] meanwhile. Errors are as for Resign.
+// Under Run the work continues until the successor knows from the next renewal, for at most
+// 11/24 of the TTL or 15 s. The successor then takes over within about a second of the release.
 func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	e.mu.Lock()
 	t, lease := e.term, e.lease
@@ -350,17 +320,15 @@ func (e *Election) giveNotice(ctx context.Context, t *term, successor string) {
 // Settle is [Lock.Settle] for abandoned campaigns.
 func (e *Election) Settle(ctx context.Context) error { return e.lock.Settle(ctx) }
 
-// IsLeader reads the clock and reports whether this candidate's lease is valid now: see
-// [Lease.Valid].
+// IsLeader reports whether this candidate's lease is valid now: see [Lease.Valid].
 func (e *Election) IsLeader() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.lease != nil && e.lease.Valid()
 }
 
-// Leader returns the leader that this candidate saw when it last polled. It returns false
-// if it saw none, or if that leader's lease has expired. It sends nothing. Only a
-// candidate that campaigns or observes polls.
+// Leader returns the leader that this candidate saw when it last polled, or false if it saw none
+// or if that leader's lease has expired. Only a candidate that campaigns or observes polls.
 func (e *Election) Leader() (Info, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -433,13 +401,10 @@ func (t *term) stopped() {
 }
 
 // Observe yields changes of leadership as this candidate sees them, beginning with the current
-// leader if there is one. The iteration ends with ctx. While it runs, the candidate polls like
-// a follower, even if it does not campaign; a campaigning candidate sends no additional
-// requests. Any number of goroutines may observe.
-//
-// Changes are kept until the consumer takes them, and none is dropped. So a consumer that stops
-// without ending ctx or the loop costs memory for each change. Two changes between two polls
-// are seen as one, because a record describes only the present.
+// leader if there is one, until ctx ends. Meanwhile the candidate polls like a follower, even if
+// it does not campaign. Two changes between two polls are seen as one. Any number of goroutines
+// may observe. Changes are kept until the consumer takes them, so a consumer that stops must
+// leave the loop.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		o := &observer{more: make(chan struct{}, 1)}
@@ -583,32 +548,27 @@ type Change struct {
 	Err  error     // of Unreadable
 }
 
-// Status is what one candidate knows about its election, for monitoring. Do not make work
-// depend on Leading, which may be out of date when you read it: use [Lease.Valid].
+// Status is what one candidate knows about its election, for monitoring. Do not make work depend
+// on Leading: use [Lease.Valid].
 type Status struct {
 	Key     string
 	Holder  string // the name of this candidate
 	Leading bool   // its lease is valid now
 
-	// Leader is the leader last seen; HasLeader is false if it no longer leads.
-	Leader    Info
-	HasLeader bool
+	Leader    Info      // the leader last seen
+	HasLeader bool      // Leader still leads
 	Elected   time.Time // when that leader was first seen
 
-	LastSeen time.Time // when the store last answered
-	NextLook time.Time // when the next request is due; zero if none is planned
-	Failures int       // failed requests in a row
-	// FailingSince is when the candidate's attempts began to fail, and zero if the last
-	// one succeeded. Successful reads do not reset it while writes fail.
-	FailingSince time.Time
-	// Reads and Writes are the numbers of requests since NewElection. They include failed ones,
-	// because the store may charge for them, but not the listings of epochs.
+	LastSeen     time.Time // when the store last answered
+	NextLook     time.Time // when the next request is due; zero if none is planned
+	Failures     int       // failed requests in a row
+	FailingSince time.Time // of the first failed attempt in a row, read or write; or zero
+	// Reads and Writes are the numbers of requests, with failed ones, without the listings
+	// of epochs.
 	Reads, Writes int64
 
-	// With ElectionOptions.Peers: when the leader last answered, and how many questions
-	// it was asked.
-	LastHeard time.Time
-	Questions int64
+	LastHeard time.Time // when the leader last answered as a peer
+	Questions int64     // to the leader as a peer
 }
 
 // Status returns the present status. It sends nothing and waits for no request, so a health

@@ -13,65 +13,55 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// Errors that callers can check. They are wrapped with their causes, so use [errors.Is].
-// An error that matches none of them is a store error or the end of the caller's context;
-// [Final] reports whether retrying makes sense.
+// Errors that callers can check with [errors.Is]. Others are store errors or the end of the
+// caller's context. [Final] reports whether retrying makes sense.
 var (
-	// ErrHeld: the lock is held. Every such error is a [*HeldError]. [Lock.TryAcquire]
-	// returns it, and [Lock.Acquire] joins it to the end of its context. Try again later, or
-	// wait with Acquire.
+	// ErrHeld: the lock is held, as a [*HeldError] says. Try again later, or wait with Acquire,
+	// which joins it to the end of its context.
 	ErrHeld = errors.New("the lock is held")
-	// ErrLost: the lease ended before it was released. Stop the work. The error's cause says
-	// why: no renewal succeeded in time, another candidate took the lock, someone
-	// force-released it, or its object was deleted or overwritten.
+	// ErrLost: the lease ended before it was released. Stop the work. The cause says why: no
+	// renewal in time, another holder, a force-release, or an object that was deleted.
 	ErrLost = engine.ErrLost
-	// ErrBroken, with ErrLost: someone force-released the lock, or the lease's session, and no
-	// other candidate has taken it. Find out why before you acquire the lock again.
+	// ErrBroken, with ErrLost: someone force-released the lock or the session. Find out why
+	// before you acquire the lock again.
 	ErrBroken = protocol.ErrBroken
-	// ErrTimeUp, with ErrLost: the lease reached the limit set by [WithMaxHold] or
-	// [WithoutRenewal]. Acquire the lock again to continue.
+	// ErrTimeUp, with ErrLost: the lease reached the limit of [WithMaxHold] or [WithoutRenewal].
+	// Acquire the lock again to continue.
 	ErrTimeUp = candidate.ErrTimeUp
 	// ErrReleased: the lease was released. It is the cause of its context's end, not a failure.
 	ErrReleased = lock.ErrReleased
-	// ErrDetached: the lease was detached with detached.From. It is the cause of its
-	// context's end, not a failure.
+	// ErrDetached: the lease was detached with detached.From. It is no failure either.
 	ErrDetached = errors.New("the lease was detached")
-	// ErrSessionOver: the session of the lease or Lock has ended. The error's cause says why.
-	// A Lock cannot change its session: begin another session and make new Locks under it.
+	// ErrSessionOver: the session of the lease or Lock has ended, and the cause says why. Begin
+	// another session and make new Locks under it.
 	ErrSessionOver = engine.ErrSessionOver
 	// ErrClosed: the [Locks] were closed or, with ErrSessionOver, the session was. Make new ones.
 	ErrClosed = engine.ErrClosed
-	// ErrNotLeading: [Election.Resign] was called while this candidate did not lead. Nothing was
-	// changed.
+	// ErrNotLeading: this candidate was to resign and did not lead. Nothing was changed.
 	ErrNotLeading = errors.New("not the leader")
-	// ErrResigned: this candidate resigned. It is the cause of the end of the work's context, not a
-	// failure.
+	// ErrResigned: this candidate resigned. It is the cause of the end of the work's context.
 	ErrResigned = errors.New("the leader resigned")
-	// ErrTokenTooLarge: the lock's token is so large that none can follow it, which only a change
-	// by hand can cause. You can inspect and break the lock, but not acquire it before you repair
-	// it: see "A token that is too large" in docs/maintain.md.
+	// ErrTokenTooLarge: no token can follow the lock's, which someone changed by hand. Repair
+	// the lock before you acquire it: see "A token that is too large" in docs/maintain.md.
 	ErrTokenTooLarge = protocol.ErrTooLarge
 	// ErrForeignObject: the object under the lock's key is not a record that this version
-	// understands. It is never overwritten. Inspect it, and move it away or choose another
-	// key for the lock.
+	// understands, and is never overwritten. Move it away, or choose another key.
 	ErrForeignObject = record.ErrForeign
-	// ErrMoved: the lock has moved to another location, or a move to here is not complete: see
-	// admin.Move. Every such error is a [*MovedError] and also matches ErrForeignObject. Use
-	// the location in the error.
+	// ErrMoved: the lock has moved, or a move to here is not complete: see admin.Move. Use the
+	// location in the [*MovedError]. It also matches ErrForeignObject.
 	ErrMoved = record.ErrMoved
 )
 
 // Final reports whether an error is permanent: retrying does not help until someone changes
 // access, the bucket, the lock's name or object, or the store, or until there is another
-// session. If Final returns false, wait a little and try again. [Election.Run] and
-// [AcquireAll] use it, and so should your own loop around [Lock.Acquire].
+// session. Otherwise wait a little and try again. Use it in your own loop around
+// [Lock.Acquire].
 func Final(err error) bool { return engine.Final(err) }
 
-// MovedError says where a lock has moved to, or where an incomplete move comes from. It
-// matches [ErrMoved] and [ErrForeignObject]. Get it with [errors.As].
+// MovedError says where a lock has moved to, or where an incomplete move comes from. It matches
+// [ErrMoved] and [ErrForeignObject].
 type MovedError struct {
-	// To is the lock's new location. If it is empty, the lock is moving here from From. Both
-	// are the store's name with the key: a URL, if the store has one.
+	// To is the lock's new location. If it is empty, the lock is moving here from From.
 	To, From string
 
 	at    string
@@ -88,9 +78,8 @@ func (e *MovedError) Error() string {
 // Unwrap returns the error from reading the record.
 func (e *MovedError) Unwrap() error { return e.cause }
 
-// HeldError says who holds the lock. It matches [ErrHeld]. Get it with [errors.As]. Its Info
-// is from the last read: the lock may be free by now, and the holder may have died, see
-// [Info.Abandoned].
+// HeldError says who holds the lock, as last read: the lock may be free by now, and the holder
+// may have died, see [Info.Abandoned]. It matches [ErrHeld].
 type HeldError struct {
 	Info Info
 

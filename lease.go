@@ -11,121 +11,90 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 )
 
-// A Lease is the right to work under a lock until it is released or lost. It is renewed
-// in the background. While it is valid, no other lease of the lock is, as long as no
-// clock runs more than 1/12 faster or slower than real time. It cannot stop a request
-// that is already on its way when it ends; only a check of the [Token] can. A Lease is
-// safe for concurrent use.
+// A Lease is the right to work under a lock until it is released or lost. It is renewed in the
+// background. While it is valid, no other lease of the lock is: see the guarantee above. It
+// cannot stop a request that is already on its way when it ends; only a check of the [Token]
+// can. A Lease is safe for concurrent use.
 //
-// Leases are from Gray and Cheriton (1989): rights that expire by clocks that agree only
-// on their rate. The token is Chubby's sequencer, known from Kleppmann as fencing token.
+// The idea is from Gray and Cheriton (1989): rights that expire by clocks that agree only on
+// their rate.
 type Lease struct{ core lock.Lease }
 
-// Context returns a context that ends when the lease is lost or released;
-// context.Cause then returns what [Lease.Err] does. It carries the values of the context
-// passed to Acquire.
-//
-// A request made with this context is cancelled when the lease ends. The request may have
-// taken effect all the same, or may do so later: only a check of the token prevents that.
+// Context returns a context that ends when the lease is lost or released, with the cause that
+// [Lease.Err] returns. It carries the values of the context passed to Acquire. A request that
+// is cancelled with it may still take effect later: only a check of the token prevents that.
 func (l *Lease) Context() context.Context { return l.core.Context() }
 
-// Done returns a channel that is closed when the lease is lost or released. After the
-// machine was suspended, that may take up to a second; Valid knows at once.
+// Done returns a channel that is closed when the lease is lost or released. After the machine
+// was suspended, that may take up to a second; Valid knows at once.
 func (l *Lease) Done() <-chan struct{} { return l.core.Context().Done() }
 
 // Key returns the lock's name in its store.
 func (l *Lease) Key() string { return l.core.Of().Key() }
 
-// Token returns the lease's number, which is larger than that of every earlier lease of
-// the lock. It does not change when the lease ends. In layouts without tokens it is
-// [NoToken].
+// Token returns the lease's number, which does not change when the lease ends. In layouts
+// without tokens it is [NoToken].
 func (l *Lease) Token() Token { return Token(l.core.Token) }
 
 // Holder returns the holder's name in the record of this lease.
 func (l *Lease) Holder() string { return l.core.Holder() }
 
-// Weight returns the number of slots that a lease of a semaphore holds. It is 1 for a lock.
+// Weight returns how many slots of a semaphore the lease holds. It is 1 for a lock.
 func (l *Lease) Weight() int { return l.core.Of().Weight() }
 
-// Valid reports whether the lease is valid now: whether less than TTL − margin has passed
-// since its last renewal was sent, where the margin is TTL/12 + 10 ms. Under a [Session],
-// the session's heartbeat takes the place of renewals. The clock also counts while the
-// machine is suspended.
+// Valid reports whether the lease is valid now: whether less than TTL − margin has passed since
+// its last renewal, or its session's, was sent. The margin is TTL/12 + 10 ms, and the clock
+// also counts while the machine is suspended.
 //
-// Valid reads the clock, sends nothing and never blocks. Call it before each step that
-// only the holder may take: an earlier result says nothing about now.
+// Valid sends nothing and never blocks. Call it before each step that only the holder may take:
+// an earlier result says nothing about now.
 func (l *Lease) Valid() bool { return l.core.Valid() }
 
-// Deadline returns the time at which the lease ends unless it is renewed first, as a
-// reading of Go's monotonic clock for timers. It moves with each renewal, so do not keep
-// it. It is the zero time once the lease has ended.
-//
-// The deadline may be early but never late, with one exception: Go's monotonic clock can
-// stop while the machine is suspended. Call Valid before you act.
+// Deadline returns the time at which the lease ends unless it is renewed first, by Go's
+// monotonic clock. Each renewal moves it. It is the zero time once the lease has ended. It is
+// never late, unless the machine was suspended and that clock stopped: call Valid before you
+// act.
 func (l *Lease) Deadline() time.Time { return l.core.Deadline() }
 
-// End returns the time at which the lease ends even if it is renewed, because of
-// [WithMaxHold] or [WithoutRenewal]. It is the zero time if there is no such limit or if
-// the lease has ended.
+// End returns the time at which the lease ends even if it is renewed: see [WithMaxHold] and
+// [WithoutRenewal]. It is the zero time without such a limit, or if the lease has ended.
 func (l *Lease) End() time.Time { return l.core.End() }
 
-// Err returns nil while the lease is held, [ErrReleased] after Release was called,
-// [ErrDetached] after it was detached, and an error that matches [ErrLost] if the lease
-// was lost before that.
-//
-// Err reads the clock, as Valid does. So after the machine was suspended, it may match
-// ErrLost shortly before Done is closed.
+// Err returns nil while the lease is valid, [ErrReleased] after it was released, [ErrDetached]
+// after it was detached, and an error that matches [ErrLost] if it was lost before that. It
+// reads the clock, as Valid does, so it may notice a lost lease before Done is closed.
 func (l *Lease) Err() error { return l.core.Err() }
 
-// Abandon ends the lease at once without freeing the lock. The lease is no longer valid
-// or renewed, and its context ends with an error that matches [ErrLost] and cause. The
-// lease must still be released; until then, others wait until it has expired. Abandon
-// does nothing if the lease has ended. Cause may be nil.
-//
-// Abandon sends nothing and never blocks, so the work itself may call it. Package fence
-// calls it when a resource rejects the lease's token.
+// Abandon ends the lease at once, with an error that matches [ErrLost] and cause, which may be
+// nil. It sends nothing, never blocks, and does nothing if the lease has ended. The lease must
+// still be released; until then, others wait until it has expired. Package fence calls Abandon
+// when a resource rejects the token.
 func (l *Lease) Abandon(cause error) { l.core.Of().GiveUp(&l.core, cause) }
 
-// Release ends the lease and frees the lock with one write. All work under the lease must
-// have stopped before. Release must also be called for a lost lease: it frees what the
-// lease has left in the store, and lets in the next goroutine that waits for this Lock.
+// Release ends the lease and frees the lock with one write. All work under the lease must have
+// stopped before. Release must also be called for a lost lease: it frees what the lease has
+// left in the store, and lets in the next goroutine that waits for this Lock.
 //
-// Release returns nil once the lease certainly no longer holds the lock. If ctx ends
-// first, Release returns an error that matches ctx.Err() and continues in the background.
-// If ctx ended before the call, or is the lease's own context, Release waits up to 5 s
-// anyway, so that a deferred Release works.
-//
-// If the store denies access or does not answer for a TTL, Release returns the reason,
-// and others must wait until the lease has expired. Under a [Session], a denied release
-// is retried for a TTL too, and then the session ends. If the lease was lost, the error
-// matches [ErrLost], whether or not the lock is free. Further calls return the result of
-// the first.
-//
-// You need not handle an error that matches neither ctx.Err() nor ErrLost, and a retry
-// changes nothing: others see the lock as held for a little over its TTL.
+// Release returns nil once the lease certainly no longer holds the lock. If the lease was lost,
+// the error matches [ErrLost]. If ctx ends first, the error matches ctx.Err(), and the release
+// continues in the background; if ctx ended before the call, or is the lease's own, Release
+// waits up to 5 s anyway. If the store denies access or does not answer for a TTL, Release
+// returns the reason, and others wait until the lease has expired; you need not handle that.
+// Under a [Session], the session then ends. Further calls return the result of the first.
 func (l *Lease) Release(ctx context.Context) error { return l.core.Release(ctx, "") }
 
-// SetMeta replaces the metadata in this lease's record, which came from [LockOptions.Meta] or
-// [WithMeta]: to show a job's progress, for example. All later renewals of this lease carry it;
-// other leases of the Lock do not. The map is copied; an empty map means no metadata.
+// SetMeta replaces the metadata in this lease's record, to show a job's progress, for example.
+// The map is copied; an empty map means no metadata. All later renewals carry it.
 //
 // SetMeta returns nil when a record with this change, or a later one, has landed. The next
-// renewal carries the change, and is sent early for that. If no renewal follows, under a
-// [Session], with [WithoutRenewal] and at the end of [WithMaxHold], one write of the lock's
-// record carries it, which does not extend the lease. The record is written for metadata at
-// most once a second, counted from the last write that landed, so a call may take a second. If
-// changes come faster, only the last one is written. A change to the same metadata sends
-// nothing.
+// renewal carries it, early, or one write of its own if no renewal follows. Metadata is written
+// at most once a second, so a call may take a second, and of faster changes only the last one
+// is written. If the store fails, SetMeta retries as long as the lease lasts. If ctx or the
+// lease ends first, the error matches ctx.Err() or that of [Lease.Err], and the change may
+// still land.
 //
-// If the store fails, SetMeta retries with a growing backoff for as long as the lease lasts. If
-// ctx ends first, SetMeta returns an error that matches ctx.Err(), and the change may still
-// land. If the lease ends first, the error matches that of [Lease.Err], such as [ErrLost] or
-// [ErrReleased], and the change may or may not have landed. Under a session, the lease also
-// ends if the write finds another holder.
-//
-// SetMeta returns an error and changes nothing if the record becomes too large, or in
-// [LayoutMarker] without If-Match, whose object cannot be overwritten. A lease that is detached leaves
-// the record as it was last written.
+// SetMeta changes nothing and returns an error if the record becomes too large, or in
+// [LayoutMarker] without If-Match.
 func (l *Lease) SetMeta(ctx context.Context, meta map[string]string) error {
 	d, ok := l.core.Of().(*driver)
 	if !ok {

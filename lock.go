@@ -17,25 +17,19 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Lock is one candidate for one lock: an object in a store. At most one candidate
-// holds a valid lease of it at a time, within the guarantee in the package
-// documentation. Goroutines that share a Lock queue in order of arrival, and only the
-// first one talks to the store. Two Locks of the same key are two candidates, whether
-// in one process or in two.
+// A Lock is one candidate for one lock: an object in a store. At most one candidate holds a
+// valid lease of it at a time. Goroutines that share a Lock queue in order of arrival, and only
+// the first one talks to the store. Two Locks of the same key are two candidates, whether in
+// one process or in two.
 //
-// Make one Lock per key and process, and share it. What it has learned about the lock
-// saves the next acquisition a read, and the wait for a dead holder is counted once.
-//
-// A Lock has no goroutines and sends no requests unless it is being acquired, held or
-// released. It needs no closing. It is safe for concurrent use.
+// Make one Lock per key and process, and share it: what it has learned saves requests, and the
+// wait for a dead holder is counted once. A Lock has no goroutines and sends no requests unless
+// it is being acquired, held or released. It needs no closing. It is safe for concurrent use.
 type Lock struct{ d driver }
 
-// NewLock returns a candidate for the lock stored in st under key. It sends nothing.
-//
-// It fails if the key or an option is invalid, or if [LockOptions.Proof] does not
-// consider the store safe. Retrying does not help.
-//
-// The options are copied; nil means the defaults.
+// NewLock returns a candidate for the lock stored in st under key. It sends nothing. It fails
+// if the key or an option is invalid, or if [LockOptions.Proof] does not consider the store
+// safe; retrying does not help.
 func NewLock(st store.Store, key string, opts *LockOptions) (*Lock, error) {
 	return newLock(st, key, opts, func(*candidate.Config) {})
 }
@@ -75,30 +69,20 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*candidate
 // Key returns the lock's name in its store.
 func (l *Lock) Key() string { return l.d.key }
 
-// Acquire waits until it holds the lock and returns the lease. The lease is renewed in
-// the background until you release it, and every lease must be released.
+// Acquire waits until it holds the lock and returns the lease, which is renewed in the
+// background until you release it. The lease keeps the values of ctx but outlives it.
 //
-// A free lock costs one write if this candidate knows its last version, otherwise one
-// read and one write. While another candidate holds the lock, Acquire polls it, at
-// first often and then down to the holder's renewal interval. It takes over from a dead
-// holder after that holder's TTL and a margin.
+// A free lock costs one write if this candidate knows its last version, otherwise one read and
+// one write. While another candidate holds the lock, Acquire polls it, or its session. It takes
+// over from a dead holder after that holder's TTL and a margin.
 //
-// If ctx ends first, Acquire returns an error that matches ctx.Err() and, if they are
-// known, a [*HeldError] and the reason why the store failed. A write in flight is then
-// followed in the background, and if it wins the lock, the lock is released.
+// If ctx ends first, the error matches ctx.Err() and, if they are known, a [*HeldError] and the
+// reason why the store failed. A write in flight is then followed in the background, and if it
+// wins the lock, the lock is released: see [Lock.Settle].
 //
-// Acquire fails at once if retrying is pointless: access is denied, the bucket does not
-// exist, the store permanently refuses the request, the object is not a lock
-// ([ErrForeignObject]) or its token is too large ([ErrTokenTooLarge]). It retries after
-// all other store errors, with a backoff of up to 4 s: see [locktrace.Trace].
-//
-// The lease keeps the values of ctx but outlives it.
-//
-// Under a session ([LockOptions.Session]), Acquire also fails, with an error that
-// matches [ErrSessionOver], if the session has ended. To wait for a holder under a
-// session, Acquire polls that session once per heartbeat.
-//
-// The options apply to this lease only: see [AcquireOption].
+// Acquire fails at once if retrying is pointless: see [Final]. It retries after all other store
+// errors, with a backoff of up to 4 s: see [locktrace.Trace]. If the [Session] of the lock has
+// ended, the error matches [ErrSessionOver].
 func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	terms, err := l.d.terms(opts)
 	if err != nil {
@@ -132,21 +116,15 @@ func (l *Lock) acquireInTurn(ctx context.Context, a asked) (*Lease, error) {
 	return l.acquire(ctx, a)
 }
 
-// TryAcquire is Acquire without waiting. If the lock is held, by this process or another
-// one, it returns a [*HeldError] that names the holder. Do something else and try again,
-// or call Acquire, which waits.
+// TryAcquire is Acquire without waiting. If the lock is held, by this process or another one,
+// or in its cooldown ([WithHoldAtLeast]), it returns a [*HeldError] that names the holder. It
+// fails if the store fails three times in a row, or has not said within a TTL whether the lock
+// is free.
 //
 // TryAcquire takes over from a dead holder only if this Lock has seen the holder's record
-// unchanged for its TTL and margin (TTL/12 + 10 ms), in earlier calls or with Inspect, or
-// if [LockOptions.FastStart] is set; see [Info.Abandoned]. So a caller that tries once a
-// second takes over within TTL, margin and a second of its first look at the holder's
-// last record. From a holder whose session has ended, TryAcquire takes over at once; this
-// costs one more read.
-//
-// TryAcquire fails if the store fails three times in a row, or if the store has not said
-// within a TTL whether the lock is free. The end of ctx and the options are as for
-// Acquire. A lock in its cooldown ([WithHoldAtLeast]) counts as held: [Info.Rest] is the
-// time that is left.
+// unchanged for its TTL and margin, in earlier calls or with Inspect, or if
+// [LockOptions.FastStart] is set. So a caller that tries once a second takes over within TTL,
+// margin and a second. From a holder whose session has ended, it takes over at once.
 func (l *Lock) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	terms, err := l.d.terms(opts)
 	if err != nil {
@@ -198,11 +176,10 @@ func (l *Lock) acquire(ctx context.Context, a asked) (*Lease, error) {
 	return nil, err
 }
 
-// Settle waits until abandoned acquisitions have ended: until the store has answered
-// every claim, and every claim that landed has been released. If a process exits earlier,
-// the lock may stay locked for its TTL, or with LayoutMarker until the marker is deleted.
-// Settle does not wait for leases that are held or waited for. It returns ctx.Err() if
-// ctx ends first.
+// Settle waits until abandoned acquisitions have ended: until the store has answered every
+// claim, and every claim that landed has been released. Otherwise a process that exits may
+// leave the lock held for its TTL. Settle does not wait for leases that are held. It returns
+// ctx.Err() if ctx ends first.
 func (l *Lock) Settle(ctx context.Context) error {
 	select {
 	case <-l.d.Settled():
@@ -252,19 +229,14 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }
 
-// Do acquires the lock, calls f, and releases the lock when f has returned or panicked.
-// The context passed to f ends with ctx or with the lease, whichever ends first; f must
-// then return.
+// Do acquires the lock, calls f, and releases the lock when f has returned or panicked. The
+// context passed to f ends with ctx or with the lease, whichever ends first; f must then
+// return.
 //
 // Do returns f's error, joined with an error that matches [ErrLost] if the lease was lost
-// before f returned. If [Lock.Acquire] fails, Do returns its error without calling f. f
-// may release the lease itself.
-//
-// Do never returns before f does, because the lock must not be freed while f works. The
-// release takes at most 5 s. If it is not confirmed, Do logs that and does not return an
-// error: f has done its work, and a caller would repeat it.
-//
-// The options are those of Acquire.
+// before f returned. If Acquire fails, Do returns its error without calling f. f may release
+// the lease itself. A release that takes longer than 5 s, or is not confirmed, is logged and
+// not an error, because a caller would repeat the work.
 func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
 	lease, err := l.Acquire(ctx, opts...)
 	if err != nil {
@@ -279,15 +251,9 @@ func (l *Lease) do(ctx context.Context, log *slog.Logger, f func(ctx context.Con
 	return l.core.Do(ctx, work, func(err error) { log.Warn("lock not released", "lock", l.Key(), "error", err) })
 }
 
-// Inspect reads the lock with one read, without taking it. If the lock does not exist,
-// Info.Exists is false and the error is nil.
-//
-// Inspect does not queue behind acquisitions of this Lock and does not disturb them. Its
-// result counts as a look of this Lock: once a holder has not renewed for its TTL and
-// margin since the first look, TryAcquire takes over from it.
-//
-// Inspect fails if the read fails, and with [ErrForeignObject] if the object is not a
-// lock.
+// Inspect reads the lock with one read, and perhaps its session, without taking it. If the lock
+// does not exist, Info.Exists is false and the error is nil. Inspect does not queue behind
+// acquisitions of this Lock. Its result counts towards a takeover: see TryAcquire.
 func (l *Lock) Inspect(ctx context.Context) (Info, error) {
 	// Read the clock before the request: the candidate ignores a look that began before its own last one.
 	sent := clock.Now()
@@ -317,17 +283,14 @@ func (l *Lock) look(ctx context.Context) (layout.Snapshot, Info, error) {
 	return s, describe(l.d.key, s), nil
 }
 
-// An AcquireOption is an option of [Lock.Acquire], [Lock.TryAcquire] and [Lock.Do], and of
-// semaphores, which take [WithHolder] only. It applies to that acquisition and its lease only,
-// not to other leases of the Lock. If an option is invalid, the call returns an error and sends
-// nothing.
+// An AcquireOption applies to one acquisition and its lease. If it is invalid, the call returns
+// an error and sends nothing. Semaphores take WithHolder only.
 type AcquireOption func(*acquisition) error
 
 // acquisition collects the options of one acquisition.
 type acquisition struct{ terms candidate.Terms }
 
-// WithHolder sets the holder's name for this lease instead of [LockOptions.Holder], for
-// example to a job's name if many jobs share one Lock.
+// WithHolder sets the holder's name for this lease instead of [LockOptions.Holder].
 func WithHolder(name string) AcquireOption {
 	return func(a *acquisition) error {
 		if a.terms.Holder = name; name == "" {
@@ -337,9 +300,8 @@ func WithHolder(name string) AcquireOption {
 	}
 }
 
-// WithMeta sets the record's metadata for this lease instead of [LockOptions.Meta], until
-// [Lease.SetMeta] changes it. The map is copied; nil and an empty map mean no metadata. The
-// acquisition fails if the record becomes too large.
+// WithMeta sets the metadata of this lease instead of [LockOptions.Meta], until [Lease.SetMeta]
+// changes it. The map is copied; nil means no metadata.
 func WithMeta(meta map[string]string) AcquireOption {
 	return func(a *acquisition) error {
 		if a.terms.Meta = maps.Clone(meta); meta == nil {
@@ -349,8 +311,8 @@ func WithMeta(meta map[string]string) AcquireOption {
 	}
 }
 
-// WithTTL sets the TTL of this lease instead of [LockOptions.TTL]: from 1 s to 24 h. Under a
-// [Session] it is an error, because all leases have the session's TTL.
+// WithTTL sets the TTL of this lease instead of [LockOptions.TTL]. It is an error under a
+// [Session], which sets the TTL of all its leases.
 func WithTTL(ttl time.Duration) AcquireOption {
 	return func(a *acquisition) error {
 		// The record keeps whole milliseconds, and both sides must count the same.
@@ -361,9 +323,8 @@ func WithTTL(ttl time.Duration) AcquireOption {
 	}
 }
 
-// WithoutRenewal makes a lease that is not renewed. It ends with [ErrTimeUp] when its TTL
-// less the margin has passed, and costs no write between the claim and the release. Under a
-// [Session] it is an error, because those leases are not renewed anyway: use WithMaxHold.
+// WithoutRenewal makes a lease that is not renewed: it ends with [ErrTimeUp] when its TTL less
+// the margin has passed. Under a [Session] it is an error: use WithMaxHold.
 func WithoutRenewal() AcquireOption {
 	return func(a *acquisition) error {
 		a.terms.NoRenewal = true
@@ -372,9 +333,8 @@ func WithoutRenewal() AcquireOption {
 }
 
 // WithMaxHold ends this lease with [ErrTimeUp] at the latest d after its claim was sent, even
-// if the work takes longer. The lease is renewed until then. Others can take the lock when
-// the lease is released or when the TTL after the last renewal has passed; under a
-// [Session], only when it is released. At least 1 s.
+// if the work takes longer. Others can take the lock when it is released or when the TTL after
+// its last renewal has passed; under a [Session], only when it is released. At least 1 s.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return func(a *acquisition) error {
 		if a.terms.MaxHold = d; d <= 0 {
@@ -384,17 +344,14 @@ func WithMaxHold(d time.Duration) AcquireOption {
 	}
 }
 
-// WithHoldAtLeast keeps all candidates, including those of this process, from taking the lock
-// for d after the acquisition, even if the lease is released earlier. The release then
-// records a cooldown. Use it for jobs that must run once per period on one of several
-// machines, if a run is shorter than the difference between their clocks. At most 24 h, and
-// at most the limit of WithMaxHold.
+// WithHoldAtLeast keeps all candidates from taking the lock for d after the acquisition, even
+// if the lease is released earlier: the release then records a cooldown. Use it for jobs that
+// must run once per period on one of several machines, if a run is shorter than the difference
+// between their clocks. At most 24 h, and at most the limit of WithMaxHold.
 //
-// No guarantee rests on the cooldown. If the holder dies or its release fails, the lock is
-// held until its TTL has passed, and no longer. Candidates measure the cooldown by the
-// store's clock or, if it has none, from when they first see it, so a restarted candidate
-// waits for all of it. `leasehold break` ends it. Layouts without tokens cannot record it:
-// there the option is an error.
+// No guarantee rests on the cooldown. A holder that dies, or whose release fails, leaves none.
+// Candidates measure it by the store's clock or, without one, from when they first see it.
+// `leasehold break` ends it. Layouts without tokens reject the option.
 func WithHoldAtLeast(d time.Duration) AcquireOption {
 	return func(a *acquisition) error {
 		if a.terms.HoldAtLeast = d; d < 0 {

@@ -18,16 +18,9 @@ import (
 )
 
 // Locks are a process's locks when their keys are known only at run time: one per user, order
-// or file. They behave like one shared [Lock] per key: goroutines that want the same key queue,
-// knowledge about a key saves its next acquisition a read, and the wait for a dead holder is
-// counted once across calls.
-//
-// A Lock is created when its key is first used. It is dropped once it is idle and four TTLs
-// have passed since its last request, or since a takeover from the last known holder would have
-// been allowed. The TTL is the longer of the options' and the record's. So memory is bounded by
-// the recently used keys, and a TryAcquire repeated within that time takes over from a dead
-// holder. One timer checks the keys every TTL, at least once a minute, while there are any;
-// keys have no goroutines.
+// or file. They behave like one shared [Lock] per key, which is created when it is first used
+// and dropped when it has been idle for some TTLs. So memory is bounded by the recently used
+// keys, and keys have no goroutines.
 //
 // Locks are safe for concurrent use. Close them before the process exits if it may hold leases;
 // otherwise they need no closing.
@@ -74,11 +67,8 @@ func (l *Locks) Acquire(ctx context.Context, key string, opts ...AcquireOption) 
 	return using(ctx, l, key, func(lock *Lock, ctx context.Context) (*Lease, error) { return lock.Acquire(ctx, opts...) })
 }
 
-// TryAcquire is Acquire without waiting: see [Lock.TryAcquire].
-//
-// It takes over from a dead holder at the first call after these Locks have seen the holder's
-// record unchanged for its TTL and margin. That knowledge is kept for four TTLs, so call it
-// again within that time: see [Locks].
+// TryAcquire is Acquire without waiting: see [Lock.TryAcquire]. What these Locks have seen of a
+// dead holder is kept for four TTLs: call it again within that time to take over.
 func (l *Locks) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return using(ctx, l, key, func(lock *Lock, ctx context.Context) (*Lease, error) { return lock.TryAcquire(ctx, opts...) })
 }
@@ -120,12 +110,11 @@ func using[T any](ctx context.Context, l *Locks, key string, call func(*Lock, co
 }
 
 // Close rejects new calls, ends those in progress with [ErrClosed], and waits until every lease
-// has been released and every abandoned acquisition has ended. Close does not release leases:
-// work under them continues until it releases them.
+// has been released and every abandoned acquisition has ended. It does not release leases, and
+// closes neither the store nor the session.
 //
 // If ctx ends first, Close returns an error that matches ctx.Err(); you may call it again. If
-// ctx ended before the call, Close waits up to 5 s anyway. It closes neither the store nor the
-// session of [LockOptions.Session]; close the session afterwards.
+// ctx ended before the call, Close waits up to 5 s anyway.
 func (l *Locks) Close(ctx context.Context) error {
 	ctx, cancel := lock.Grace(ctx)
 	defer cancel()

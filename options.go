@@ -20,119 +20,83 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Limits and default of a lock's TTL.
-//
-// A shorter TTL makes failover faster, but costs more writes and loses more leases to a
-// slow store. The default is also the usual one for leases in Kubernetes.
+// Limits and default of a lock's TTL. A shorter TTL makes failover faster, costs more writes,
+// and loses more leases to a slow store.
 const (
 	DefaultTTL = protocol.DefaultTTL // 15 s
 	MinTTL     = protocol.MinTTL     // 1 s
 	MaxTTL     = protocol.MaxTTL     // 24 h
 )
 
-// LockOptions are the options of [NewLock]. The zero value and nil mean the defaults.
-//
-// NewLock copies them. Do not change Meta afterwards, because each write encodes it again.
+// LockOptions are the options of [NewLock]. The zero value and nil mean the defaults. They are
+// copied, except for Meta: do not change it afterwards.
 type LockOptions struct {
-	// TTL is how long a lease lasts without renewal. After the holder died, others
-	// take over between TTL + TTL/12 and TTL + TTL/5 after its last renewal. A holder
-	// renews every TTL/3, with one write each. Candidates for one lock may have
-	// different TTLs. Default 15 s; from 1 s to 24 h.
+	// TTL is how long a lease lasts without renewal. After the holder died, others take
+	// over between TTL + TTL/12 and TTL + TTL/5 after its last renewal. A holder renews
+	// every TTL/3, with one write each. Candidates may have different TTLs. Default 15 s.
 	TTL time.Duration
 
-	// Holder is this candidate's name, for people to read. Names need not be unique.
-	// Only the choice of a successor uses them; if several candidates have its name,
-	// they all go first. A name that survives a restart is easier to read, but does
-	// not bring the old lease back (rule A9). Default "HOST/PID".
+	// Holder is this candidate's name, for people to read. Names need not be unique, and a
+	// name that survives a restart does not bring the old lease back. Default "HOST/PID".
 	Holder string
 
-	// Address is where others can reach the holder. It is stored in the record; only
-	// [ElectionOptions.Peers] connects to it. Default: none.
+	// Address is where others can reach the holder: see [ElectionOptions.Peers].
 	Address string
 
-	// Meta is stored in the record for others to read. For one lease, use [WithMeta] and
-	// [Lease.SetMeta]. NewLock fails if the record becomes too large.
+	// Meta is stored in the record for others to read, which it may make too large. For one
+	// lease, use [WithMeta] and [Lease.SetMeta].
 	Meta map[string]string
-
-	// Existing keeps the candidate from creating the lock's object. If the object does
-	// not exist, an acquisition fails with store.ErrNotExist. So tokens keep growing
-	// even if someone deletes the object, because none starts again at 1. Create the
-	// object once, with admin.Init or `leasehold init`.
-	Existing bool
 
 	// Layout is how the lock is stored. Default LayoutObject.
 	Layout Layout
 
-	// NoIfMatch means that the store has no If-Match, or ignores it. LayoutEpochs and
-	// LayoutMarker then do without, as described there, and LayoutObject cannot be used. All
-	// candidates for a lock must agree on it. The records of LayoutEpochs say which way they
-	// are used, and a candidate of the other way fails with ErrForeignObject; those of
-	// LayoutMarker do not. Default: If-Match is used, unless the Proof or the store itself,
-	// if it is a Proof, refuses the layout and proves it without If-Match.
+	// NoIfMatch means that the store has no If-Match, or ignores it: see LayoutEpochs and
+	// LayoutMarker. All candidates for a lock must agree on it. By default, If-Match is used
+	// unless the Proof says that the layout is safe only without.
 	NoIfMatch bool
 
-	// Sweep, with LayoutMarker and without If-Match, deletes a dead holder's marker once it
-	// is older than its TTL and margin by the store's clock, and takes the lock. If two
-	// processes sweep at the same moment, one may delete the other's marker.
+	// Existing keeps the candidate from creating the lock's object: an acquisition fails
+	// with store.ErrNotExist instead. So tokens keep growing even if someone deletes the
+	// object. Create it once, with admin.Init or `leasehold init`.
+	Existing bool
+
+	// Sweep, with LayoutMarker and NoIfMatch, deletes a dead holder's marker once it is
+	// older than its TTL and margin by the store's clock. Of two processes that sweep at
+	// the same moment, one may delete the other's marker.
 	Sweep bool
 
-	// FastStart lets a candidate take over a record that is older than its TTL, margin
-	// and 3 s by the store's clock, without watching it first. So a new Lock can take
-	// over without waiting. The guarantee for valid leases then also rests on the
-	// store's clock; the one for tokens does not. Use it only for stores whose times
-	// are right: `leasehold doctor` measures them, and a Proof must confirm it. It does
-	// not affect holders under a session.
+	// FastStart lets a candidate take over without watching the record first, if it is older
+	// than its TTL, margin and 3 s by the store's clock. Valid leases then also rest on that
+	// clock, tokens do not. `leasehold doctor` measures it, and a Proof must confirm it. It
+	// does not affect holders under a session.
 	FastStart bool
 
-	kind locktrace.Kind // for the Trace
-
-	// PollInterval is how often a waiting acquisition polls the lock, ± 25 %. After a
-	// change of holder the first intervals are shorter: they start at 20 ms and grow by
-	// half. No interval ends later than the moment at which the lock could be taken
-	// over. A shorter interval leaves a released lock idle for less time and sends more
-	// requests. From 20 ms to 24 h.
-	//
-	// The default is 0.6 s plus 1/600 of the time waited for this holder, about one
-	// poll a second in the first ten minutes, but at most TTL/3 (or 1.5 s, if that is
-	// longer) and at most 10 s. It does not apply to a lock held under a session, where
-	// waiters poll the session. Elections reject it: see [ElectionOptions.Frequent]
-	// and Infrequent.
+	// PollInterval is how often a waiting acquisition polls the lock, ± 25 %, and sooner
+	// after a change of holder and when the lock could be taken over. By default it grows
+	// from 0.6 s with the time waited, up to TTL/3 or 1.5 s, and never above 10 s. Waiters
+	// for a lock under a session poll the session instead. From 20 ms to 24 h. Elections
+	// reject it: see [ElectionOptions].
 	PollInterval time.Duration
 
 	// Session puts the lock's leases under a session in the same store. A lease is then
-	// valid as long as the session is, and has no renewals of its own. The lock's record
-	// is written only when the lock changes hands and for [Lease.SetMeta], so the holder
-	// does not notice if someone force-releases the lock or deletes its object. Layouts
-	// without tokens cannot be under a session.
-	//
-	// If an acquisition is abandoned or a lease released, and the store does not say for
-	// a TTL what became of the write, the session is ended: otherwise the lock might stay
-	// locked as long as the session lasts. Default: none.
+	// valid as long as the session is, and has no renewals of its own. The record is written
+	// only when the lock changes hands and for [Lease.SetMeta], so the holder does not notice
+	// if someone force-releases the lock. If the store does not say for a TTL what became of
+	// a write that may leave the lock held, the session ends.
 	Session *Session
 
-	// Proof, if set, must confirm that the store is safe for this layout, with or without
-	// If-Match: see NoIfMatch. Otherwise NewLock fails with the Proof's error. Reports of
-	// probe.Run and `leasehold doctor` are Proofs. If the store itself is a Proof, it must
-	// agree too. Default: the store is trusted.
-	Proof Proof
+	// Proof, if set, must confirm that the store is safe for this use; otherwise NewLock
+	// fails with its error. By default the store is trusted, unless it is a Proof itself.
+	Proof store.Proof
 
-	// Trace receives events: waits, renewals, lost leases, a failing store, requests. Default:
-	// none.
+	// Trace receives events: waits, renewals, lost leases, a failing store, requests.
 	Trace *locktrace.Trace
 
 	// Logger receives what no error reports, such as store errors while Acquire waits.
 	// Default: slog.Default().
 	Logger *slog.Logger
-}
 
-// Proof is evidence that a store is safe. Reports of probe.Run implement it.
-type Proof interface {
-	// Proves returns nil if the store with this name is safe for the use, which is the
-	// name of a layout, "epochs without If-Match", "marker without If-Match" or
-	// "fast start". NewLock, NewElection and NewSession call it with the store's name and,
-	// if that fails, with the lock's name, because the proof may cover only a part of the
-	// store.
-	Proves(storeName, use string) error
+	kind locktrace.Kind // for the Trace
 }
 
 // proven returns why the store must not be used for the key, according to the store or the Proof. If
@@ -260,55 +224,42 @@ func (o *LockOptions) encodable() error {
 // They are random because two processes of one image may share names and times.
 func newIncarnation() string { return engine.Process{}.Incarnation() }
 
-// Token numbers the acquisitions of one lock. It grows with each acquisition, and each
-// lease has its own. A resource that a former holder must not overwrite rejects a smaller
-// token after a larger one; see package fence. In layouts without tokens every lease has
-// NoToken, and a resource cannot reject anything.
-//
-// The idea is Chubby's sequencer and Kleppmann's fencing token; ZooKeeper users use a
-// zxid for this, and etcd users a revision.
+// Token numbers the leases of one lock, and grows with each. A resource that a former holder
+// must not overwrite rejects a smaller token after a larger one: see package fence. Chubby
+// calls it a sequencer, and Kleppmann a fencing token.
 type Token int64
 
-// Info is a snapshot of a lock's record, for people to read. It is out of date at once:
-// make decisions with a [Lease]. Do not change Meta, which may be shared.
+// Info is a snapshot of a lock's record, for people to read. It is out of date at once: make
+// decisions with a [Lease]. Do not change Meta, which may be shared.
 type Info struct {
-	Key    string
-	Layout Layout
-	// NoIfMatch is the option with which the lock is used. Markers do not say, so theirs is true.
-	NoIfMatch bool
-	Exists    bool // the lock has an object or needs none; if false, the other fields are zero
+	Key       string
+	Layout    Layout
+	NoIfMatch bool // the lock's option; always true for a marker
+	Exists    bool // if false, the other fields are zero
 	Held      bool // according to the record; the holder may have died
 	Holder    string
-	// Address, Session and Meta are what the holder wrote.
-	Address string
-	Session string
-	Meta    map[string]string
-	Token   Token
-	TTL     time.Duration
+	Address   string            // as the holder wrote it, like Meta
+	Session   string            // the key of the holder's session
+	Meta      map[string]string // see LockOptions
+	Token     Token
+	TTL       time.Duration
+	Term      int64 // counts the lock's leases from 1, in small numbers; 0: not counted
 
-	// Term counts the lock's leases from 1. It is a small number for people to read,
-	// while tokens may be large. Do not base decisions on it. It is 0 if the leases
-	// were not counted, as in markers.
-	Term int64
-
-	// By the holder's wall clock, for people to read.
+	// By the holder's wall clock.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
 
 	// Age is the time since the record was written, by the store's clock, or -1 if the
 	// store does not provide it.
 	Age time.Duration
 
-	// Abandoned is a hint that the holder died: the record is older than its TTL and
-	// margin by the store's clock or, if the store does not provide it, by the wall
-	// clocks. Under a session the heartbeat's age counts instead; if the heartbeat was
-	// not read, as for a Change, Abandoned is false. The protocol never decides by this
-	// hint: a waiting Acquire watches the record for a little over one TTL.
+	// Abandoned is a hint that the holder died: the record, or its session's, is older than
+	// its TTL and margin by the store's clock or, without one, by the wall clocks. The
+	// protocol does not rely on it: a waiting Acquire watches the record for a TTL. It is
+	// false if the session was not read, as for a Change.
 	Abandoned bool
 
-	// Rest is how long the cooldown of a free lock will last, which its last holder
-	// requested with [WithHoldAtLeast]. 0 means that the lock can be acquired at once.
-	// Rest is measured by the store's clock or, if the store does not provide it, by the
-	// wall clocks; then it is only a hint.
+	// Rest is how long the cooldown of a free lock will last: see [WithHoldAtLeast]. If the
+	// store has no clock, it is only a hint.
 	Rest time.Duration
 
 	Version store.Version
@@ -343,36 +294,26 @@ func describe(key string, s layout.Snapshot) Info {
 	return i
 }
 
-// A Layout is the way a lock is stored. All candidates for a lock must use the same one. A
-// record names its layout, and candidates with another layout do not take it over. But an
-// object and epochs under the same key are two locks that do not notice each other.
+// A Layout is the way a lock is stored. All candidates for a lock must use the same one.
+// Candidates with another layout do not take the lock over, except that an object and epochs
+// under one key are two locks. docs/choosing.md compares them.
 type Layout string
 
 const (
-	// LayoutObject is the default: one object that is overwritten. It needs If-None-Match and
-	// If-Match. Use it unless the store has no If-Match.
+	// LayoutObject is one object that is overwritten, with If-None-Match and If-Match. Use it
+	// unless the store has no If-Match.
 	LayoutObject Layout = "object"
 
-	// LayoutEpochs creates a new object, KEY/0000000042.json, for each acquisition, which renewals
-	// overwrite. The highest number counts, and tokens are numbers. It needs If-None-Match, If-Match
-	// and listings that include the latest writes. Compared with LayoutObject, an acquisition costs
-	// an additional listing, and a renewal costs the same. See admin.History.
-	//
-	// With LockOptions.NoIfMatch, each renewal creates a new object too, and it needs no If-Match.
-	// Each write costs an additional listing, and each poll is a listing too.
+	// LayoutEpochs creates an object, KEY/0000000042.json, for each lease, with If-None-Match,
+	// and finds the latest one in a listing. Renewals overwrite it with If-Match or, with
+	// LockOptions.NoIfMatch, create an object too. The objects are the lock's history: see
+	// admin.History.
 	LayoutEpochs Layout = record.LayoutEpochs
 
 	// LayoutMarker is one object that exists while the lock is held, as in other tools that you
-	// may have to work with. It needs If-None-Match and If-Match. It is the weakest layout:
-	//
-	//   - There are no tokens, so a resource cannot reject a former holder.
-	//   - A release is an unconditional delete. If it arrives very late, it removes the
-	//     next holder's marker. It is not sent if less than a quarter of the TTL is left.
-	//
-	// With LockOptions.NoIfMatch, it needs no If-Match, and is weaker still:
-	//
-	//   - A lease is not renewed and ends with its TTL.
-	//   - A dead holder keeps the lock until its marker is deleted: see LockOptions.Sweep.
+	// may have to work with. There are no tokens, and a release that arrives very late deletes
+	// the next holder's marker. With LockOptions.NoIfMatch, a lease is not renewed, and a dead
+	// holder keeps the lock until its marker is deleted: see LockOptions.Sweep.
 	LayoutMarker Layout = record.LayoutMarker
 )
 

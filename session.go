@@ -18,15 +18,15 @@ import (
 )
 
 // SessionOptions are the options of [NewSession]. The zero value and nil mean the defaults.
-// Consider a longer TTL than for single locks, because a late heartbeat ends every lease
-// under the session.
+// Consider a longer TTL than for single locks, because a late heartbeat ends every lease under
+// the session.
 type SessionOptions struct {
 	// As in [LockOptions]. The TTL applies to all leases under the session.
 	TTL     time.Duration
 	Holder  string
 	Address string
 	Meta    map[string]string
-	Proof   Proof
+	Proof   store.Proof
 	Trace   *locktrace.Trace // receives the session as a lease that is renewed
 	Logger  *slog.Logger
 
@@ -35,19 +35,15 @@ type SessionOptions struct {
 	Prefix string
 }
 
-// A Session is one heartbeat for any number of leases: one object, written every TTL/3,
-// however many leases are under it. A lock with a [LockOptions.Session] refers to the
-// session and is written only when it changes hands. So ten thousand leases cost as much as
-// one, and they end together.
+// A Session is one heartbeat for any number of leases: one object, written every TTL/3. A lock
+// with a [LockOptions.Session] refers to the session and is written only when it changes hands.
+// So ten thousand leases cost as much as one, and they end together.
 //
-// The guarantee is the same as for a lease: the session ends for its holder before anyone
-// else considers it expired. Waiters for a lock under a session watch the session. If its
-// heartbeat does not change for its TTL and margin, a waiter ends the session for good with
-// a conditional write, and then takes over its locks with one write each. See
-// docs/protocol-sessions.md, rules D1 to D8. The idea is from Chubby, ZooKeeper, etcd and Consul,
-// where a server keeps the time.
-//
-// A Session is safe for concurrent use.
+// The guarantee is the same as for a lease. Waiters for a lock under a session watch the
+// session. If its heartbeat does not change for its TTL and margin, a waiter ends the session
+// with a conditional write, and then takes over its locks with one write each: see
+// docs/protocol-sessions.md. The idea is from Chubby, ZooKeeper, etcd and Consul. A Session is
+// safe for concurrent use.
 type Session struct {
 	heartbeat *Lock
 	lease     *Lease // of the heartbeat
@@ -59,10 +55,8 @@ type Session struct {
 
 // NewSession creates the session's object and returns when the store has confirmed it. From
 // then on the heartbeat is sent in the background until the session is closed or lost. The
-// session outlives ctx. The options are copied.
-//
-// It fails like [Lock.Acquire], or if ctx ends. If the object may have been created anyway,
-// it is freed in the background.
+// session outlives ctx. NewSession fails like [Lock.Acquire], or if ctx ends; an object that
+// may have been created anyway is freed in the background.
 func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Session, error) {
 	var so SessionOptions
 	if opts != nil {
@@ -182,16 +176,12 @@ func (s *Session) Leases() []*Lease {
 
 // Close ends the session and all its leases. It first ends their validity and contexts. When
 // every lease has been released, which tells that its work has stopped, it ends the session
-// with one write. The releases cost no requests. The next holder of each lock takes it over
-// with one write, without waiting.
+// with one write; the releases cost none. The next holder of each lock takes it over without
+// waiting. Do not call Close from work under the session.
 //
-// Close waits for the work under the leases to stop and release them, so do not call it from
-// such work. If ctx ends first, Close returns its error and the heartbeat stops; others must
-// then wait until the session has expired. If ctx ended before the call, Close waits up to
-// 5 s anyway.
-//
-// A session that has ended by itself must be closed too; then the error matches [ErrLost].
-// After Close, every acquisition under the session fails with [ErrSessionOver].
+// If ctx ends first, Close returns its error and the heartbeat stops; others must then wait
+// until the session has expired. If ctx ended before the call, Close waits up to 5 s anyway. A
+// session that has ended by itself must be closed too; then the error matches [ErrLost].
 func (s *Session) Close(ctx context.Context) error {
 	ctx, cancel := lock.Grace(ctx)
 	defer cancel()

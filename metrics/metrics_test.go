@@ -394,8 +394,8 @@ func TestStoreIsWhatItWas(t *testing.T) {
 		if large != isLarge || inspector != isInspector || purger != isPurger || m.String() != st.String() {
 			t.Errorf("%s: large %t, inspector %t, purger %t, %s", what, large, inspector, purger, m)
 		}
-		own, isProof := st.(leasehold.Proof)
-		proof, ok := m.(leasehold.Proof)
+		own, isProof := st.(store.Proof)
+		proof, ok := m.(store.Proof)
 		hashed, is := m.(store.Hashed)
 		if !ok || !is {
 			t.Fatalf("%s: what is measured is no Proof, or not Hashed", what)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -16,7 +15,7 @@ import (
 // [Outcome]), its duration and the size of bodies. Each call is still one request, with st's
 // results and errors. The store has the same name as st, so proofs and sessions are valid for
 // both. It is a store.Large, a store.Inspector or a store.Purger exactly if st is. It is always
-// a store.Hashed and a leasehold.Proof: if st is not, it knows no versions and has no
+// a store.Hashed and a store.Proof: if st is not, it knows no versions and has no
 // objections.
 func Store(st store.Store, sink Sink) store.Store {
 	m := &measured{st, sink}
@@ -76,8 +75,8 @@ type measured struct {
 }
 
 var (
-	_ store.Hashed    = (*measured)(nil)
-	_ leasehold.Proof = (*measured)(nil)
+	_ store.Hashed = (*measured)(nil)
+	_ store.Proof  = (*measured)(nil)
 )
 
 // called records a call that has ended.

@@ -29,7 +29,7 @@ type Options struct {
 	Holder  string // also used if Session is set
 	Address string
 	Meta    map[string]string
-	Proof   leasehold.Proof
+	Proof   store.Proof
 
 	// Peers notify other processes of changes this one makes, so those need not find out by
 	// polling: waiters that have received slots, and the only holder when waiters come or

@@ -112,7 +112,7 @@ func (c *counting) List(ctx context.Context, prefix, after string) iter.Seq2[sto
 	}
 }
 
-// Proves passes the call on to the store, if it has the method: see leasehold.Proof.
+// Proves passes the call on to the store, if it has the method: see store.Proof.
 func (c *counting) Proves(storeName, use string) error {
 	return store.Proves(c.Store, storeName, use)
 }

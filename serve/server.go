@@ -34,7 +34,7 @@ type Options struct {
 	Holder string
 	// Address and Proof are as in [leasehold.LockOptions].
 	Address string
-	Proof   leasehold.Proof
+	Proof   store.Proof
 
 	// Limits at a time: leases (default 10,000), requests that wait for a lock or for the end
 	// of a lease (default 1,000 each), and streams of events (default 64).

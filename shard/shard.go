@@ -45,7 +45,7 @@ type Options struct {
 	Holder  string
 	Address string
 	Meta    map[string]string
-	Proof   leasehold.Proof
+	Proof   store.Proof
 
 	// Weight is this worker's capacity relative to the others: its share is Weight divided by
 	// the sum of all weights, rounded down or up. Default 1; from 1 to 1000.

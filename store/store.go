@@ -167,13 +167,20 @@ type Hashed interface {
 	VersionOf(body []byte) Version
 }
 
-// Proves asks a store that knows what it is good for, and returns why it is not safe for this use: see
-// leasehold.Proof. Other stores are trusted. A store that wraps another one passes the question on with
-// it; otherwise locks would use what the wrapped store refuses.
+// Proof is evidence that a store is safe: a report of probe.Run or `leasehold doctor`, or a Store
+// that knows what it is good for.
+type Proof interface {
+	// Proves returns nil if the store with this name is safe for the use: the name of a layout,
+	// "epochs without If-Match", "marker without If-Match" or "fast start". If it returns an
+	// error, it is called again with the lock's name, because a Proof may cover only a part of
+	// the store.
+	Proves(storeName, use string) error
+}
+
+// Proves returns why a store is not safe for the use, if the store is a Proof. Other stores are
+// trusted. A store that wraps another one passes the question on.
 func Proves(st Store, storeName, use string) error {
-	own, ok := st.(interface {
-		Proves(storeName, use string) error
-	})
+	own, ok := st.(Proof)
 	if !ok {
 		return nil
 	}

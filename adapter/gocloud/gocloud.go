@@ -23,7 +23,7 @@
 //	fileblob   none            none: New refuses it
 //
 // With [CreateOnly] an update is refused with [store.ErrRefused], and NewLock refuses the
-// layouts that need one, since a [Store] is a leasehold.Proof of what its driver can carry.
+// layouts that need one, since a [Store] is a store.Proof of what its driver can carry.
 //
 // When fileblob creates a file, it looks whether there is one, and then renames another to that
 // name. Nothing holds the two steps together, so two writers may both be told that they created

@@ -205,7 +205,7 @@ type reportingStore struct {
 	message func(error) string
 }
 
-// Proves passes the question on: see leasehold.Proof.
+// Proves passes the question on: see store.Proof.
 func (s reportingStore) Proves(storeName, use string) error {
 	return store.Proves(s.Store, storeName, use)
 }

@@ -20,7 +20,7 @@ type timeoutStore struct {
 	slow func() // is called when an answer takes long; or nil
 }
 
-// Proves passes the question on: see leasehold.Proof.
+// Proves passes the question on: see store.Proof.
 func (p timeoutStore) Proves(storeName, use string) error {
 	return store.Proves(p.Store, storeName, use)
 }

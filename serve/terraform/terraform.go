@@ -50,7 +50,7 @@ type Options struct {
 
 	// Address and Proof are as in [leasehold.LockOptions].
 	Address string
-	Proof   leasehold.Proof
+	Proof   store.Proof
 
 	// Trace receives the events of the locks, as in [leasehold.LockOptions]. Default: none.
 	Trace *locktrace.Trace

@@ -212,7 +212,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// Proves asks the wrapped store, if it says what it is good for: see leasehold.Proof.
+// Proves asks the wrapped store, if it says what it is good for: see store.Proof.
 func (s *Store) Proves(storeName, use string) error {
 	return store.Proves(s.inner, storeName, use)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/store/s3store"
 )
 
-// A noIfMatch makes a store a leasehold.Proof for what does not need If-Match.
+// A noIfMatch makes a store a store.Proof for what does not need If-Match.
 type noIfMatch struct{ name string }
 
 // Proves returns nil for the uses of package probe that do not need If-Match.
