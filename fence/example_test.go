@@ -2,29 +2,45 @@ package fence_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log"
 	"strings"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// Two holders of a lock write the same object. The tokens come from their leases; here
-// they are numbers.
+// A job that keeps its state in an object. The holder claims the state with its lease, and from
+// then on no write of a former holder lands, however late it arrives.
 func ExampleObject() {
-	ctx := context.Background()
-	st := memstore.New()
-	former, _ := fence.NewObject(st, "state.json", nil)
-	_ = former.Put(ctx, fence.Token(41), strings.NewReader(`{"step": 1}`))
-
-	next, _ := fence.NewObject(st, "state.json", nil)
-	v, _ := next.Claim(ctx, fence.Token(42))
-	body, _ := v.ReadAll(ctx)
-	fmt.Println("claimed", string(body))
-
-	err := former.Put(ctx, fence.Token(41), strings.NewReader(`{"step": 2}`))
-	fmt.Println(err)
+	ctx, st := context.Background(), memstore.New()
+	lock, err := leasehold.NewLock(st, "jobs/import", &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+	if err != nil {
+		log.Fatal(err)
+	}
+	state, err := fence.NewObject(st, "state.json", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var former fence.Token
+	for _, step := range []string{"one", "two"} {
+		err = lock.Do(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
+			if _, err := state.Claim(ctx, lease); err != nil { // returns what was done so far
+				return err
+			}
+			if step == "one" {
+				former = fence.Token(lease.Token())
+			}
+			return state.Put(ctx, lease, strings.NewReader(step))
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	err = state.Put(ctx, former, strings.NewReader("late"))
+	fmt.Println("refused:", errors.Is(err, fence.ErrFenced))
 	// Output:
-	// claimed {"step": 1}
-	// mem:// state.json refuses token 41: a holder with token 42 has claimed it
+	// refused: true
 }
