@@ -42,7 +42,7 @@ prove: # class (c): every attack, in about an hour; LONG=-long for hours
 RACE    := $(SUM) -race -timeout 30m
 
 # Packages with many goroutines. Left out: tests of which the race detector makes minutes.
-RACED   := . ./peer ./semaphore ./metrics ./internal/engine
+RACED   := . ./multilock ./peer ./semaphore ./metrics ./internal/engine
 
 race: # the race detector where goroutines are
 	$(RACE) -skip 'TestEveryLayout|TestMemoryOfALease|TestTraceIsWhole|TestTakeover' $(RACED)
@@ -90,7 +90,7 @@ fuzz: # each target for a minute, two at a time
 	done | tee /dev/stderr | xargs -P 2 -L 1 tools/fuzz $(FUZZTIME)
 	@echo "figures: $$(grep -rl '^func Fuzz' --include=*_test.go . | xargs grep -h '^func Fuzz' | wc -l) targets, $(FUZZTIME) each"
 
-ORDERED := . ./peer ./semaphore
+ORDERED := . ./multilock ./peer ./semaphore
 
 lockorder: # the tests, with mutexes that panic when they are locked out of order
 	go test -tags lockorder -count 1 -timeout 30m ./internal/engine $(ORDERED)
@@ -100,8 +100,8 @@ LAYOUTS := "epochs" "epochs without If-Match" "marker" "marker without If-Match"
 
 layouts: # the tests of the library over the other layouts
 	@set -e; for layout in $(LAYOUTS); do echo "over $$layout"; \
-		go test -count 1 -timeout 30m -ldflags "-X 'github.com/leasehold/leasehold/internal/layout.Default=$$layout'" . ./admin; done
-	@echo "figures: the tests of two packages over four other ways to store a lock"
+		go test -count 1 -timeout 30m -ldflags "-X 'github.com/leasehold/leasehold/internal/layout.Default=$$layout'" . ./multilock ./admin; done
+	@echo "figures: the tests of three packages over four other ways to store a lock"
 
 mutate: # take out each rule in turn: the tests must notice
 	go -C proof run ./mutate

@@ -41,8 +41,8 @@
 //   - [Session] for a process with many locks: one heartbeat keeps all its leases.
 //
 // Package semaphore has locks for several holders at a time, fair locks and reader/writer locks.
-// Package shard spreads work over processes. Package detached passes a lease on to another
-// process, such as the next step of a pipeline. Package store is the contract for stores, and
-// store/storeurl opens them by URL. Package admin lists, breaks and cleans up locks.
-// docs/protocol.md explains each rule.
+// Package multilock acquires several locks at once. Package shard spreads work over processes.
+// Package detached passes a lease on to another process, such as the next step of a pipeline.
+// Package store is the contract for stores, and store/storeurl opens them by URL. Package admin
+// lists, breaks and cleans up locks. docs/protocol.md explains each rule.
 package leasehold

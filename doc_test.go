@@ -18,6 +18,7 @@ import (
 	plan "github.com/leasehold/leasehold/internal/cost" // a test has the name cost
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/filestore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -412,6 +413,29 @@ func (e *everyday) attempts() (all []counted) {
 	return all
 }
 
+// settleAll waits until nothing is under way of what was given up.
+func settleAll(t *testing.T, locks []*leasehold.Lock) {
+	t.Helper()
+	for _, lock := range locks {
+		if err := lock.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// anyOf acquires one of the locks.
+func anyOf(t *testing.T, locks []*leasehold.Lock) *leasehold.Lease {
+	t.Helper()
+	lease, err := multilock.AcquireAny(t.Context(), locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = lease.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
 // anyOfMany are those of AcquireAny, of forty locks.
 func (e *everyday) anyOfMany() (all []counted) {
 	e.t.Helper()
@@ -423,29 +447,55 @@ func (e *everyday) anyOfMany() (all []counted) {
 	e.st.Inject(slow)
 	locks := locksOf(e.t, e.st, nil, names...)
 	var lease *leasehold.Lease
-	all = append(all, e.count("AcquireAny of 40, all free, nothing known", func() { lease, _ = anyOf(e.t, locks) }))
+	all = append(all, e.count("AcquireAny of 40, all free, nothing known", func() { lease = anyOf(e.t, locks) }))
 	release(e.t, lease)
 	for _, lock := range locks {
 		release(e.t, acquire(e.t, lock))
 	}
-	all = append(all, e.count("AcquireAny of 40, all known to be free", func() { lease, _ = anyOf(e.t, locks) }))
+	all = append(all, e.count("AcquireAny of 40, all known to be free", func() { lease = anyOf(e.t, locks) }))
 	release(e.t, lease)
 	for _, lock := range locks[1:] {
 		defer release(e.t, acquire(e.t, lock))
 	}
 	locks = locksOf(e.t, e.st, nil, names...)
-	all = append(all, e.count("AcquireAny of 40, one free, nothing known", func() { lease, _ = anyOf(e.t, locks) }))
+	all = append(all, e.count("AcquireAny of 40, one free, nothing known", func() { lease = anyOf(e.t, locks) }))
 	e.st.Clear() // an instant for all looks, and no pause between two of a waiter is over
 	locks = locksOf(e.t, e.st, nil, names...)
 	all = append(all, e.count("AcquireAny of 40, all held, until it waits", func() {
 		short, cancel := context.WithTimeout(e.t.Context(), time.Millisecond)
 		defer cancel()
-		_, err := leasehold.AcquireAny(short, locks)
+		_, err := multilock.AcquireAny(short, locks)
 		e.refused(nil, err)
 	}))
 	settleAll(e.t, locks)
 	release(e.t, lease)
 	return all
+}
+
+// TestAcquireAnyCosts: of many locks that are free one is claimed, by one write.
+func TestAcquireAnyCosts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		b := budgets[here()]
+		all := keys(40)
+		for _, lock := range locksOf(t, st, nil, all...) {
+			release(t, acquire(t, lock))
+		}
+		locks := locksOf(t, st, nil, all...)
+		var lease *leasehold.Lease
+		got := cost(st, func() { lease = anyOf(t, locks) })
+		if most := b.unknown.plus(b.inspect.times(7)).plus(b.look.times(8)); !got.within(requests{put: b.unknown.put}, most) {
+			t.Errorf("nothing known: %v, want %v at most", got, most)
+		}
+		release(t, lease)
+		for _, lock := range locks { // whose last versions are known from now on
+			release(t, acquire(t, lock))
+		}
+		if got = cost(st, func() { lease = anyOf(t, locks) }); got != b.acquire {
+			t.Errorf("all known to be free: %v, want %v", got, b.acquire)
+		}
+		release(t, lease)
+	})
 }
 
 // bounds are those that a cell has: "60G" is exact, "about 60G" a tenth more or less, and "up to 40G P"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lock"
@@ -501,6 +502,18 @@ func (internal) Proven(o *LockOptions, st store.Store, key string) error { retur
 
 // Look reads the lock.
 func (internal) Look(ctx context.Context, l *Lock) (layout.Snapshot, Info, error) { return l.look(ctx) }
+
+// Known reports without a request whether the lock can be claimed now, or why it cannot be acquired.
+func (internal) Known(l *Lock) (free bool, err error) {
+	if err = l.underSession(); err != nil {
+		return false, err
+	}
+	if l.d.queue.Taken() {
+		return false, l.d.heldError(nil)
+	}
+	l.d.Locked(func() { free = l.d.Candidate().Claimable(clock.Now()) })
+	return free, nil
+}
 
 // Explain adds to an error about the lock what the user can do.
 func (internal) Explain(l *Lock, err error) error { return l.d.explain(err) }

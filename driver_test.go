@@ -24,6 +24,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/locktrace"
+	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -935,7 +936,7 @@ func tooLarge(t *testing.T, l leasetest.Way, token int64, state string) {
 	}
 	_, acquired := lock.Acquire(t.Context())
 	_, tried := lock.TryAcquire(t.Context())
-	_, all := leasehold.AcquireAll(t.Context(), []*leasehold.Lock{lock})
+	_, all := multilock.AcquireAll(t.Context(), []*leasehold.Lock{lock})
 	_, campaigned := e.Campaign(t.Context())
 	ran := e.Run(t.Context(), func(context.Context, *leasehold.Lease) error { return nil })
 	for _, err := range []error{acquired, tried, all, campaigned, ran} {
@@ -1219,7 +1220,7 @@ func (c *caller) call(r *rand.Rand) {
 		c.acquired("TryAcquire", lock.Key(), lease, err)
 		c.hold(hold, lease)
 	case 3, 4:
-		leases, err := leasehold.AcquireAll(ctx, locks)
+		leases, err := multilock.AcquireAll(ctx, locks)
 		if err != nil {
 			c.acquired("AcquireAll", "", nil, err)
 		}
@@ -1228,7 +1229,7 @@ func (c *caller) call(r *rand.Rand) {
 		}
 		c.hold(hold, leases...)
 	case 5:
-		lease, err := leasehold.AcquireAny(ctx, locks)
+		lease, err := multilock.AcquireAny(ctx, locks)
 		if err == nil {
 			c.acquired("AcquireAny", lease.Key(), lease, nil)
 			c.hold(hold, lease)

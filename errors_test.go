@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/locktrace"
+	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -29,7 +30,7 @@ func TestNothingIsAskedForACallThatHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var asks atomic.Int64
 		count := func() { asks.Add(1) }
-		lock := newLock(t, &told{Store: memstore.New(), read: count, after: count}, inOneObject)
+		lock := newLock(t, &told{Store: memstore.New(), read: count, after: count}, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		for name, f := range map[string]func() error{
@@ -844,7 +845,7 @@ func TestInspectUnderAForeignSession(t *testing.T) {
 		if info, err := locksOf(t, inner, nil, "shards/1")[0].Inspect(t.Context()); err != nil || !info.Held || info.Abandoned {
 			t.Errorf("%+v, %v", info, err)
 		}
-		_ = leasehold.ReleaseAll(t.Context(), a.session.Leases()) // nobody knows what is there
+		_ = multilock.ReleaseAll(t.Context(), a.session.Leases()) // nobody knows what is there
 		_ = a.session.Close(t.Context())
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -101,7 +102,7 @@ func (p *process) acquire(key string) *leasehold.Lease {
 // end ends the process in order.
 func (p *process) end() {
 	p.t.Helper()
-	if err := leasehold.ReleaseAll(p.t.Context(), p.session.Leases()); err != nil && !errors.Is(err, leasehold.ErrLost) {
+	if err := multilock.ReleaseAll(p.t.Context(), p.session.Leases()); err != nil && !errors.Is(err, leasehold.ErrLost) {
 		p.t.Error(err)
 	}
 	if err := p.session.Close(p.t.Context()); err != nil && !errors.Is(err, leasehold.ErrLost) {
@@ -277,7 +278,7 @@ func TestManyReleases(t *testing.T) {
 			waiting.Go(func() { b.acquire(key) })
 		}
 		time.Sleep(time.Minute)
-		if err := leasehold.ReleaseAll(t.Context(), leases); err != nil {
+		if err := multilock.ReleaseAll(t.Context(), leases); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -799,51 +800,6 @@ func TestElectionUnderASession(t *testing.T) {
 	})
 }
 
-// TestAcquireAll: all or none, and callers that want the same locks in other orders do not
-// wait for each other for ever.
-func TestAcquireAll(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := newStore()
-		var callers sync.WaitGroup
-		var inside [100]sync.Mutex
-		for c := range 4 {
-			var locks []*leasehold.Lock
-			for i := range 100 {
-				lock, err := leasehold.NewLock(st, fmt.Sprintf("shards/%02d", (i*7+c*13)%100), patient(leasehold.LockOptions{}))
-				if err != nil {
-					t.Fatal(err)
-				}
-				locks = append(locks, lock)
-			}
-			callers.Go(func() {
-				for range 3 {
-					leases, err := leasehold.AcquireAll(t.Context(), locks)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					for i, lease := range leases {
-						if lease.Key() != locks[i].Key() {
-							t.Errorf("the lease of %s is in the place of that of %s", lease.Key(), locks[i].Key())
-						}
-						if !inside[i].TryLock() {
-							t.Errorf("%s has two holders", lease.Key())
-						}
-					}
-					time.Sleep(2 * time.Second)
-					for i := range leases {
-						inside[i].Unlock()
-					}
-					if err = leasehold.ReleaseAll(t.Context(), leases); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		callers.Wait()
-	})
-}
-
 // TestWaiterOfAnOrphan: a claim lands whose user has given up, and somebody sees it before
 // it is freed. He waits for the session that it names, and must be told that it was freed.
 func TestWaiterOfAnOrphan(t *testing.T) {
@@ -1300,86 +1256,9 @@ func testMemory(t *testing.T, st *devNull, most int64) {
 	if held := s.Leases(); len(held) != n {
 		t.Errorf("%d leases are held", len(held))
 	}
-	if err := errors.Join(leasehold.ReleaseAll(t.Context(), leases), s.Close(t.Context())); err != nil {
+	if err := errors.Join(multilock.ReleaseAll(t.Context(), leases), s.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
-}
-
-// TestAcquireAny: one of those that are free, or the first that becomes free.
-func TestAcquireAny(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := memstore.New()
-		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
-		var locks []*leasehold.Lock
-		for i, key := range keys(50) {
-			locks = append(locks, b.lock(key))
-			if i != 17 {
-				a.acquire(key)
-			}
-		}
-		lease, err := leasehold.AcquireAny(t.Context(), locks)
-		if err != nil || lease.Key() != locks[17].Key() {
-			t.Fatalf("AcquireAny: %v, %v", lease, err)
-		}
-		locks = slices.Delete(locks, 17, 18)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if _, err = leasehold.AcquireAny(ctx, locks); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, leasehold.ErrHeld) {
-			t.Errorf("when all are held: %v", err)
-		}
-		got := make(chan *leasehold.Lease)
-		go func() {
-			first, failed := leasehold.AcquireAny(t.Context(), locks)
-			if failed != nil {
-				t.Error(failed)
-			}
-			got <- first
-		}()
-		time.Sleep(time.Minute)
-		if err = leasehold.ReleaseAll(t.Context(), a.session.Leases()[20:23]); err != nil {
-			t.Fatal(err)
-		}
-		lease = <-got
-		time.Sleep(time.Minute)
-		if held := b.session.Leases(); len(held) != 2 || !slices.Contains(held, lease) {
-			t.Errorf("%d leases are held, not those 2 that were won", len(held))
-		}
-		if _, err = leasehold.AcquireAny(t.Context(), nil); err == nil {
-			t.Error("any of no locks was acquired")
-		}
-		a.end()
-		b.end()
-	})
-}
-
-// TestAcquireAllOrNone: what was acquired is released when the rest cannot be.
-func TestAcquireAllOrNone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := memstore.New()
-		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
-		a.acquire(keys(100)[77])
-		var locks []*leasehold.Lock
-		for _, key := range keys(100) {
-			locks = append(locks, b.lock(key))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if _, err := leasehold.AcquireAll(ctx, locks); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("while one is held: %v", err)
-		}
-		if held := b.session.Leases(); len(held) > 0 {
-			t.Errorf("%d are still held", len(held))
-		}
-		if _, err := leasehold.AcquireAll(t.Context(), append(locks, locks[3])); err == nil || !strings.Contains(err.Error(), "twice") {
-			t.Errorf("one lock twice: %v", err)
-		}
-		a.end()
-		leases, err := leasehold.AcquireAll(t.Context(), locks)
-		if err != nil || len(leases) != 100 || leases[42].Key() != locks[42].Key() {
-			t.Errorf("%d leases, %v", len(leases), err)
-		}
-		b.end()
-	})
 }
 
 // A lock is released while a look at it is under way, and another waiter of the same process hears
@@ -1463,7 +1342,7 @@ func TestNewsOfOtherLocksCostNothing(t *testing.T) {
 			b.st.Reset()
 			release(t, leases[0])
 			time.Sleep(100 * time.Millisecond) // the heartbeat has told of it, and the next one tells of all the others
-			if err := leasehold.ReleaseAll(t.Context(), leases[1:]); err != nil {
+			if err := multilock.ReleaseAll(t.Context(), leases[1:]); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -1476,7 +1355,7 @@ func TestNewsOfOtherLocksCostNothing(t *testing.T) {
 				t.Errorf("ten minutes in which nothing is released: %d requests for a lock that is held", got)
 			}
 		}
-		if err := leasehold.ReleaseAll(t.Context(), a.session.Leases()); err != nil {
+		if err := multilock.ReleaseAll(t.Context(), a.session.Leases()); err != nil {
 			t.Fatal(err)
 		}
 		if <-waiting == nil {

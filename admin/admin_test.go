@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -110,7 +111,7 @@ func (p *process) acquire(key string) *leasehold.Lease {
 // end ends the process in order.
 func (p *process) end() {
 	p.t.Helper()
-	err := errors.Join(leasehold.ReleaseAll(p.t.Context(), p.session.Leases()), p.session.Close(p.t.Context()))
+	err := errors.Join(multilock.ReleaseAll(p.t.Context(), p.session.Leases()), p.session.Close(p.t.Context()))
 	if err != nil && !errors.Is(err, leasehold.ErrLost) {
 		p.t.Error(err)
 	}

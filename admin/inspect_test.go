@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -182,7 +183,7 @@ func TestWatchIsDocumented(t *testing.T) {
 			leases = append(leases, acquire(t, lockOf(t, st, fmt.Sprintf("shards/%05d", i), nil)))
 		}
 		refresh(0)
-		if err := leasehold.ReleaseAll(t.Context(), leases); err != nil || !here().Tokens() {
+		if err := multilock.ReleaseAll(t.Context(), leases); err != nil || !here().Tokens() {
 			return // a marker has no record that can name a session
 		}
 		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")

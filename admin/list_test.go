@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -59,7 +60,7 @@ func TestListUnderSessions(t *testing.T) {
 		for i := range 20 {
 			[]*process{a, b}[i%2].acquire(fmt.Sprintf("shards/%05d", i))
 		}
-		if err := leasehold.ReleaseAll(t.Context(), b.session.Leases()[:1]); err != nil {
+		if err := multilock.ReleaseAll(t.Context(), b.session.Leases()[:1]); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)

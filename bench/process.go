@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/servers"
+	"github.com/leasehold/leasehold/multilock"
 )
 
 // A holding is what a child process is to hold.
@@ -77,7 +78,7 @@ func (h holding) hold(ctx context.Context) error {
 		}
 		locks = append(locks, l)
 	}
-	leases, err := leasehold.AcquireAll(ctx, locks)
+	leases, err := multilock.AcquireAll(ctx, locks)
 	if err != nil {
 		return err
 	}

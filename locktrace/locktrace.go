@@ -35,7 +35,7 @@ import (
 // not end.
 type Trace struct {
 	// AcquireStart is called when an acquisition begins: by Acquire, TryAcquire, Do, Campaign,
-	// Run, NewSession and Attach, and by AcquireAll and AcquireAny for each lock they try. It
+	// Run, NewSession and Attach, and by package multilock for each lock that it tries. It
 	// returns the acquisition's context, which must be ctx or derived from it; nil means ctx.
 	// The acquisition's requests and the lease's context have its values. AcquireStart is not
 	// called if the acquisition's options are invalid.

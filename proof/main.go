@@ -41,7 +41,7 @@ var parts = []part{
 	general("./internal/protocol/candidate", "1/40"),
 	general("./internal/protocol/queue", "1/10"),
 	general("./internal/protocol/session", "1/4"),
-	general("./internal/engine", "", ".", "./admin", "./semaphore", "./proof/sim"),
+	general("./internal/engine", "", ".", "./multilock", "./admin", "./semaphore", "./proof/sim"),
 	general("./internal/record", "1/16"),
 	general("./fence", ""),
 	general("./fence/fencelog", ""),
@@ -53,7 +53,8 @@ var parts = []part{
 	general("./admin", ""),
 	general("./store/filestore", ""),
 	inProcessesOfItsOwn(survey("./internal/guardian", "")),
-	general(".", ""),
+	general(".", "", "./multilock"),
+	general("./multilock", "", "."),
 	{
 		name:  "simulation",
 		short: words("go -C proof test ./sim -count 1 -v -timeout 1h -seeds 40000"),
@@ -67,7 +68,7 @@ var parts = []part{
 	{
 		name:  "lock order",
 		short: words("make lockorder"),
-		long:  []string{"make", "lockorder", "ORDERED=. ./admin ./shard ./s3lect ./peer ./semaphore"},
+		long:  []string{"make", "lockorder", "ORDERED=. ./multilock ./admin ./shard ./s3lect ./peer ./semaphore"},
 	},
 	{
 		name:  "layouts",

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/locktrace"
+	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -100,7 +101,7 @@ func (h *household) obey(ctx context.Context, answer *account) error {
 		if err := h.make(nil); err != nil {
 			return err
 		}
-		leases, err := leasehold.AcquireAll(ctx, h.locks)
+		leases, err := multilock.AcquireAll(ctx, h.locks)
 		for _, lease := range leases {
 			answer.Leases = append(answer.Leases, h.got(lease))
 		}
@@ -213,7 +214,7 @@ func (h *household) end(ctx context.Context) (leases []tenure, err error) {
 			err = fmt.Errorf("the lease of %s is valid when its session is closed", lease.Key())
 		}
 	}
-	if lost := leasehold.ReleaseAll(ctx, all); !errors.Is(lost, leasehold.ErrLost) && len(all) > 0 {
+	if lost := multilock.ReleaseAll(ctx, all); !errors.Is(lost, leasehold.ErrLost) && len(all) > 0 {
 		err = errors.Join(err, fmt.Errorf("a release after the end of the session: %w", lost))
 	}
 	return leases, errors.Join(err, <-closed)

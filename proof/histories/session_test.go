@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/linear"
+	"github.com/leasehold/leasehold/multilock"
 )
 
 // A tenant is a client that holds several locks, most of the time under a session.
@@ -45,7 +46,7 @@ func session(ctx context.Context, c *client) error {
 				c.do(of("release", lease), func() linear.Outcome { return released(lease.Release(ctx)) })
 			}
 		default:
-			c.together(leases, func() error { return leasehold.ReleaseAll(ctx, leases) })
+			c.together(leases, func() error { return multilock.ReleaseAll(ctx, leases) })
 		}
 	}
 	h.end(ctx, nil)
@@ -113,7 +114,7 @@ func (h *tenant) all(ctx context.Context, locks []*leasehold.Lock) []*leasehold.
 	for i, l := range locks {
 		ops[i] = h.begun(linear.Command{Op: "acquire", Key: l.Key()})
 	}
-	leases, err := leasehold.AcquireAll(ctx, locks)
+	leases, err := multilock.AcquireAll(ctx, locks)
 	for i := range locks {
 		var lease *leasehold.Lease
 		if err == nil {
@@ -148,7 +149,7 @@ func (h *tenant) end(ctx context.Context, leases []*leasehold.Lease) {
 		closed := make(chan error)
 		go func() { closed <- s.Close(ctx) }()
 		<-s.Done()
-		_ = leasehold.ReleaseAll(ctx, leases) // which says that the leases were lost
+		_ = multilock.ReleaseAll(ctx, leases) // which says that the leases were lost
 		return <-closed
 	})
 }
