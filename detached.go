@@ -23,7 +23,7 @@ func (internal) Detach(ctx context.Context, l *Lease) (store.Store, layout.Snaps
 		return nil, layout.Snapshot{}, fmt.Errorf("lock %q: %w", d.key, err)
 	}
 	var done <-chan result
-	l.core.Once(func() { done = d.detach(l) }) //nolint:contextcheck // a detach outlives the context of its caller
+	l.core.Once(func() { done = d.detach(l) })
 	if done == nil {
 		return nil, layout.Snapshot{}, fmt.Errorf("the lease of the lock %v cannot be detached: %w", d.at, l.Err())
 	}

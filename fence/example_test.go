@@ -25,22 +25,26 @@ func ExampleObject() {
 		log.Fatal(err)
 	}
 	var former fence.Token
-	for _, step := range []string{"one", "two"} {
-		err = lock.Do(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
-			if _, err := state.Claim(ctx, lease); err != nil { // returns what was done so far
+	work := func(step string) error {
+		return lock.Do(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
+			done, err := state.Claim(ctx, lease)
+			if err != nil {
 				return err
 			}
+			fmt.Println("done so far:", done.Exists)
 			if step == "one" {
 				former = fence.Token(lease.Token())
 			}
 			return state.Put(ctx, lease, strings.NewReader(step))
 		})
-		if err != nil {
-			log.Fatal(err)
-		}
+	}
+	if err = errors.Join(work("one"), work("two")); err != nil {
+		log.Fatal(err)
 	}
 	err = state.Put(ctx, former, strings.NewReader("late"))
 	fmt.Println("refused:", errors.Is(err, fence.ErrFenced))
 	// Output:
+	// done so far: false
+	// done so far: true
 	// refused: true
 }
