@@ -69,7 +69,7 @@ func (d *driver) detach(l *Lease) <-chan result {
 		}
 		d.now.waiter = waiter
 		d.tracer().Releasing(d.tracer().Times())
-		l.core.Finish(ErrDetached) // before another process can get the proof of the lease
+		l.core.Finish(lock.ErrDetached) // before another process can get the proof of the lease
 		return candidate.Detach{}
 	})
 	return waiter

@@ -73,13 +73,13 @@ func TestDetach(t *testing.T) {
 		if err != nil || len(st.Log()) > 0 {
 			t.Fatalf("%v, %v", err, st.Log())
 		}
-		if lease.Valid() || !errors.Is(lease.Err(), leasehold.ErrDetached) || !errors.Is(context.Cause(lease.Context()), leasehold.ErrDetached) {
+		if lease.Valid() || !errors.Is(lease.Err(), detached.ErrDetached) || !errors.Is(context.Cause(lease.Context()), detached.ErrDetached) {
 			t.Errorf("the lease goes on: %v", lease.Err())
 		}
 		if err = lease.Release(t.Context()); err != nil || len(st.Log()) > 0 {
 			t.Errorf("its release: %v, %v", err, st.Log())
 		}
-		if _, err = detached.From(t.Context(), lease); !errors.Is(err, leasehold.ErrDetached) {
+		if _, err = detached.From(t.Context(), lease); !errors.Is(err, detached.ErrDetached) {
 			t.Errorf("detached twice: %v", err)
 		}
 		if d.Token != lease.Token() || d.Holder != "first" || d.Key != "l" || d.TTL != time.Minute || d.Store != st.String() || d.ExpiresAt.Sub(d.AcquiredAt) >= time.Minute {

@@ -371,7 +371,7 @@ func (e *everyday) terms() (all []counted) {
 	for _, with := range []leasehold.AcquireOption{leasehold.WithoutRenewal(), leasehold.WithMaxHold(30 * time.Second)} {
 		all = append(all, e.count("acquire with an option", func() { lease = e.take(lock, with) }))
 		row := "hold WithoutRenewal"
-		if !lease.End().IsZero() && time.Until(lease.End()) > 20*time.Second {
+		if !leasehold.Internal.Core(lease).End().IsZero() && time.Until(leasehold.Internal.Core(lease).End()) > 20*time.Second {
 			row = "hold WithMaxHold(30 s), to the end"
 		}
 		all = append(all, e.count(row, func() { <-lease.Done() }))

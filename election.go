@@ -327,14 +327,6 @@ func (e *Election) IsLeader() bool {
 	return e.lease != nil && e.lease.Valid()
 }
 
-// Leader returns the leader that this candidate saw when it last polled, or false if it saw none
-// or if that leader's lease has expired. Only a candidate that campaigns or observes polls.
-func (e *Election) Leader() (Info, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.leader, e.leading
-}
-
 // update changes the TTL from the next write on, and the intervals from the next one on. A zero TTL
 // means the present one, and a zero interval the default. Candidates with different TTLs are safe
 // together. Grace does not change. If a value is out of bounds, update fails and changes nothing.

@@ -197,7 +197,7 @@ func TestLeaderCrashes(t *testing.T) {
 
 // lastWrite is when the candidate last renewed.
 func lastWrite(c *campaigner) time.Time {
-	info, _ := c.Leader()
+	info, _ := leaderOf(c.Election)
 	return info.RenewedAt
 }
 
@@ -492,7 +492,7 @@ func TestObserve(t *testing.T) {
 			}
 		}()
 		time.Sleep(time.Minute)
-		if leader, ok := onlooker.Leader(); !ok || leader.Holder != "a" || onlooker.IsLeader() {
+		if leader, ok := leaderOf(onlooker); !ok || leader.Holder != "a" || onlooker.IsLeader() {
 			t.Errorf("the onlooker sees %+v, %v", leader, ok)
 		}
 		a.quit(t)
@@ -1588,7 +1588,7 @@ func TestTryCampaign(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(lasting(61 * time.Second)) // it is renewed, and not at this moment
-		if leader, ok := one.Leader(); !ok || leader.Holder != "a" || leader.Token != lease.Token() || !one.IsLeader() || !one.Status().Leading {
+		if leader, ok := leaderOf(one.Election); !ok || leader.Holder != "a" || leader.Token != lease.Token() || !one.IsLeader() || !one.Status().Leading {
 			t.Errorf("it leads: %v, %+v", one.IsLeader(), leader)
 		}
 		if got := cost(two.net, func() { _, err = tried(t, two.Election) }); got != b.inspect {
@@ -1611,7 +1611,7 @@ func TestTryCampaign(t *testing.T) {
 		_, err = tried(t, one.Election)
 		refusedBy(t, err, "b")
 		release(t, lease)
-		if _, leads := two.Leader(); leads || two.IsLeader() {
+		if _, leads := leaderOf(two.Election); leads || two.IsLeader() {
 			t.Error("it has released its lease, and leads")
 		}
 	})
@@ -1902,11 +1902,11 @@ func TestLeaderThatComesBack(t *testing.T) {
 		var kinds []leasehold.ChangeKind
 		for c := range onlooker.Observe(ctx) {
 			kinds = append(kinds, c.Kind)
-			if _, leads := onlooker.Leader(); leads != (c.Kind == leasehold.Elected) {
+			if _, leads := leaderOf(onlooker); leads != (c.Kind == leasehold.Elected) {
 				t.Errorf("%v, and there is a leader: %v", c.Kind, leads)
 			}
 		}
-		if _, leads := onlooker.Leader(); !leads || !slices.Equal(kinds, []leasehold.ChangeKind{leasehold.Elected, leasehold.Expired}) {
+		if _, leads := leaderOf(onlooker); !leads || !slices.Equal(kinds, []leasehold.ChangeKind{leasehold.Elected, leasehold.Expired}) {
 			t.Errorf("it saw %v, and there is a leader: %v", kinds, leads)
 		}
 		st.Clear()
@@ -2471,4 +2471,10 @@ func TestQueueWithoutThoseWhoGaveUp(t *testing.T) {
 			release(t, acquire(t, lock))
 		})
 	}
+}
+
+// leaderOf returns the leader that a candidate has seen, if there is one.
+func leaderOf(e *leasehold.Election) (leasehold.Info, bool) {
+	s := e.Status()
+	return s.Leader, s.HasLeader
 }

@@ -30,8 +30,6 @@ var (
 	ErrTimeUp = candidate.ErrTimeUp
 	// ErrReleased: the lease was released. It is the cause of its context's end, not a failure.
 	ErrReleased = lock.ErrReleased
-	// ErrDetached: the lease was detached with detached.From. It is no failure either.
-	ErrDetached = errors.New("the lease was detached")
 	// ErrSessionOver: the session of the lease or Lock has ended, and the cause says why. Begin
 	// another session and make new Locks under it.
 	ErrSessionOver = engine.ErrSessionOver

@@ -39,9 +39,6 @@ func (l *Lease) Token() Token { return Token(l.core.Token) }
 // Holder returns the holder's name in the record of this lease.
 func (l *Lease) Holder() string { return l.core.Holder() }
 
-// Weight returns how many slots of a semaphore the lease holds. It is 1 for a lock.
-func (l *Lease) Weight() int { return l.core.Of().Weight() }
-
 // Valid reports whether the lease is valid now: whether less than TTL − margin has passed since
 // its last renewal, or its session's, was sent. The margin is TTL/12 + 10 ms, and the clock
 // also counts while the machine is suspended.
@@ -56,12 +53,8 @@ func (l *Lease) Valid() bool { return l.core.Valid() }
 // act.
 func (l *Lease) Deadline() time.Time { return l.core.Deadline() }
 
-// End returns the time at which the lease ends even if it is renewed: see [WithMaxHold] and
-// [WithoutRenewal]. It is the zero time without such a limit, or if the lease has ended.
-func (l *Lease) End() time.Time { return l.core.End() }
-
-// Err returns nil while the lease is valid, [ErrReleased] after it was released, [ErrDetached]
-// after it was detached, and an error that matches [ErrLost] if it was lost before that. It
+// Err returns nil while the lease is valid, [ErrReleased] after it was released, an error that
+// says so after it was detached, and one that matches [ErrLost] if it was lost before that. It
 // reads the clock, as Valid does, so it may notice a lost lease before Done is closed.
 func (l *Lease) Err() error { return l.core.Err() }
 

@@ -322,13 +322,13 @@ func TestElectionKeepsItsEyesOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			if leader, ok := e.Leader(); !ok || leader.Token != lease.Token() || !e.IsLeader() {
+			if leader, ok := leaderOf(e); !ok || leader.Token != lease.Token() || !e.IsLeader() {
 				t.Errorf("with the token %v it leads: %v, and the leader is %+v", lease.Token(), e.IsLeader(), leader)
 			}
 			if err := e.Resign(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if leader, ok := e.Leader(); ok || e.IsLeader() {
+			if leader, ok := leaderOf(e); ok || e.IsLeader() {
 				t.Errorf("it has resigned, and the leader is %+v", leader)
 			}
 		}
@@ -372,7 +372,7 @@ func TestResignReturnsWhenItHasSeenThat(t *testing.T) {
 		if err := <-resigned; err != nil {
 			t.Error(err)
 		}
-		if leader, ok := e.Leader(); ok {
+		if leader, ok := leaderOf(e); ok {
 			t.Errorf("it has resigned, and the leader is %+v", leader)
 		}
 	})
@@ -828,11 +828,11 @@ func TestSetMetaLastsNoLonger(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				end := lease.End()
+				end := leasehold.Internal.Core(lease).End()
 				time.Sleep(8 * time.Second)
 				setMeta(t, lease, step(1))
 				carries(t, st, lease.Key(), step(1))
-				if again := lease.End(); !again.Equal(end) || !lease.Deadline().Equal(end) {
+				if again := leasehold.Internal.Core(lease).End(); !again.Equal(end) || !lease.Deadline().Equal(end) {
 					t.Errorf("it was to end at %v, and now at %v, with the deadline %v", end, again, lease.Deadline())
 				}
 				<-lease.Done()
@@ -1033,7 +1033,7 @@ func TestSetMetaDetached(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = lease.SetMeta(t.Context(), step(2)); !errors.Is(err, leasehold.ErrDetached) {
+		if err = lease.SetMeta(t.Context(), step(2)); !errors.Is(err, detached.ErrDetached) {
 			t.Errorf("then: %v", err)
 		}
 		second := newLockOf(t, st, "second")

@@ -150,8 +150,8 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 		name, noIfMatch := layout.SplitWay(layout.Default)
 		opts.Layout, opts.NoIfMatch = Layout(name), opts.NoIfMatch || noIfMatch
 	}
-	if !slices.Contains(Layouts, opts.Layout) {
-		return opts, fmt.Errorf("there is no layout %q: use one of %v", opts.Layout, Layouts)
+	if !slices.Contains(layouts, opts.Layout) {
+		return opts, fmt.Errorf("there is no layout %q: use one of %v", opts.Layout, layouts)
 	}
 	if opts.NoIfMatch && opts.Layout == LayoutObject {
 		return opts, fmt.Errorf("the option NoIfMatch says that the store has no If-Match, which the layout %s needs: use the layout %s", opts.Layout, LayoutEpochs)
@@ -317,8 +317,7 @@ const (
 	LayoutMarker Layout = record.LayoutMarker
 )
 
-// Layouts are all layouts, for iterating over; do not change it.
-var Layouts = []Layout{LayoutObject, LayoutEpochs, LayoutMarker}
+var layouts = []Layout{LayoutObject, LayoutEpochs, LayoutMarker}
 
 // Tokens reports whether leases have tokens in this layout. Without tokens, a resource cannot
 // reject a former holder, and the lock cannot be under a [Session].

@@ -24,6 +24,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/store"
@@ -71,6 +72,9 @@ const maxPending = 8
 // another lock. Use the result of the last From or Renew, with its own lock.
 var ErrForeign = errors.New("not a detached lease that this version understands")
 
+// ErrDetached: the lease was detached. It is the cause of the end of its context, not a failure.
+var ErrDetached = lock.ErrDetached
+
 // UnsettledError: the store did not say whether a write of a detached lease has landed. Continue
 // with the Lease in it, which covers both cases. The one you passed covers only the case without
 // the write.
@@ -90,7 +94,7 @@ func (e *UnsettledError) Unwrap() error { return e.Cause }
 // and margin have passed. As for Release, all work under the lease in this process must have
 // stopped.
 //
-// The lease is invalid from the call on, and its context ends with [leasehold.ErrDetached].
+// The lease is invalid from the call on, and its context ends with [ErrDetached].
 // From waits until no write of the lease is in flight or may still land. That takes one or two
 // requests if a renewal has just failed, and none otherwise. Afterwards Release does nothing
 // and returns nil.
@@ -130,8 +134,8 @@ func leaseOf(st store.Store, key string, s layout.Snapshot) Lease {
 // Attach does not wait for other holders. If the store fails three times in a row or does not
 // answer within a TTL, Attach returns the last reason. If ctx ends first, the error matches
 // ctx.Err().
-func Attach(ctx context.Context, lock *leasehold.Lock, d Lease) (*leasehold.Lease, error) {
-	lease, _, err := d.use(ctx, lock, candidate.ToHold, nil)
+func Attach(ctx context.Context, l *leasehold.Lock, d Lease) (*leasehold.Lease, error) {
+	lease, _, err := d.use(ctx, l, candidate.ToHold, nil)
 	return lease, err
 }
 
@@ -143,12 +147,12 @@ func Attach(ctx context.Context, lock *leasehold.Lock, d Lease) (*leasehold.Leas
 // Renew returns. It is usable whether or not the renewal lands. Without keep, the lease may be
 // lost if the process ends. If keep fails, Renew sends nothing and returns its error. keep may
 // be nil.
-func Renew(ctx context.Context, lock *leasehold.Lock, d Lease, keep func(Lease) error) (Lease, error) {
-	_, s, err := d.use(ctx, lock, candidate.ToRenew, keep)
+func Renew(ctx context.Context, l *leasehold.Lock, d Lease, keep func(Lease) error) (Lease, error) {
+	_, s, err := d.use(ctx, l, candidate.ToRenew, keep)
 	if err != nil {
 		return Lease{}, err
 	}
-	next := leaseOf(leasehold.Internal.Store(lock), lock.Key(), s)
+	next := leaseOf(leasehold.Internal.Store(l), l.Key(), s)
 	next.URL = d.URL
 	return next, nil
 }
@@ -157,23 +161,23 @@ func Renew(ctx context.Context, lock *leasehold.Lock, d Lease, keep func(Lease) 
 // returns nil once the lease certainly no longer holds the lock. Errors are as for [Attach],
 // with one exception: if the lease has expired but its record is still the current one, Release
 // frees the lock and returns an error that matches [leasehold.ErrLost].
-func Release(ctx context.Context, lock *leasehold.Lock, d Lease) error {
-	_, _, err := d.use(ctx, lock, candidate.ToRelease, nil)
+func Release(ctx context.Context, l *leasehold.Lock, d Lease) error {
+	_, _, err := d.use(ctx, l, candidate.ToRelease, nil)
 	return err
 }
 
 // use is the common part of the calls.
-func (d Lease) use(ctx context.Context, lock *leasehold.Lock, use candidate.Use, keep func(Lease) error) (*leasehold.Lease, layout.Snapshot, error) {
-	if err := d.suits(lock); err != nil {
+func (d Lease) use(ctx context.Context, l *leasehold.Lock, use candidate.Use, keep func(Lease) error) (*leasehold.Lease, layout.Snapshot, error) {
+	if err := d.suits(l); err != nil {
 		return nil, layout.Snapshot{}, err
 	}
 	pending := d
 	ev := candidate.Attach{Proof: d.proof(), Use: use}
-	lease, s, open, err := leasehold.Internal.Attach(ctx, lock, ev, func(incarnation string) error {
+	lease, s, open, err := leasehold.Internal.Attach(ctx, l, ev, func(incarnation string) error {
 		if use == candidate.ToRenew {
 			pending = d.with(incarnation)
 			// A renewal may last less long than the current record (rule A7).
-			if less := time.Now().Add(protocol.Validity(leasehold.Internal.Config(lock).TTL)); less.Before(pending.ExpiresAt) {
+			if less := time.Now().Add(protocol.Validity(leasehold.Internal.Config(l).TTL)); less.Before(pending.ExpiresAt) {
 				pending.ExpiresAt = less
 			}
 		}
@@ -189,15 +193,15 @@ func (d Lease) use(ctx context.Context, lock *leasehold.Lock, use candidate.Use,
 }
 
 // suits returns why the lock cannot take the detached lease.
-func (d Lease) suits(lock *leasehold.Lock) error {
-	st, o := leasehold.Internal.Store(lock), leasehold.Internal.Options(lock)
+func (d Lease) suits(l *leasehold.Lock) error {
+	st, o := leasehold.Internal.Store(l), leasehold.Internal.Options(l)
 	switch {
 	case d.writeID == "" || d.Token == leasehold.NoToken:
 		return fmt.Errorf("%w: it was made neither by detached.From nor by detached.Parse", ErrForeign)
 	case o.Session != nil:
 		return errors.New("a lock under a session cannot take a detached lease: nobody renews that session for it")
-	case d.Key != lock.Key():
-		return fmt.Errorf("%w here: it is of the lock %q, not of %q", ErrForeign, d.Key, lock.Key())
+	case d.Key != l.Key():
+		return fmt.Errorf("%w here: it is of the lock %q, not of %q", ErrForeign, d.Key, l.Key())
 	case d.Layout != o.Layout:
 		return fmt.Errorf("%w here: it has the layout %s, not %s", ErrForeign, d.Layout, o.Layout)
 	case d.NoIfMatch != o.NoIfMatch:

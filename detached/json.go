@@ -112,7 +112,7 @@ func (d *Lease) check() error {
 		return fmt.Errorf("its token %d is not a token", int64(d.Token))
 	case d.TTL < leasehold.MinTTL || d.TTL > leasehold.MaxTTL:
 		return fmt.Errorf("its TTL %v is not between %v and %v", d.TTL, leasehold.MinTTL, leasehold.MaxTTL)
-	case !slices.Contains(leasehold.Layouts, d.Layout) || !d.Layout.Tokens():
+	case d.Layout != leasehold.LayoutObject && d.Layout != leasehold.LayoutEpochs:
 		return fmt.Errorf("its layout is %q, and none whose leases can be detached", d.Layout)
 	case d.NoIfMatch && d.Layout == leasehold.LayoutObject:
 		return fmt.Errorf("its layout is %q, which needs If-Match", d.Layout)

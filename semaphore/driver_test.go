@@ -897,7 +897,7 @@ func TestDo(t *testing.T) {
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, 7)
 		err := s.Do(ctx, 1, func(ctx context.Context, l *leasehold.Lease) error {
-			if ctx.Value(key{}) != 7 || l.Context().Value(key{}) != 7 || !l.Valid() || l.Weight() != 1 || l.Key() != "seats" {
+			if ctx.Value(key{}) != 7 || l.Context().Value(key{}) != 7 || !l.Valid() || leasehold.Internal.Core(l).Of().Weight() != 1 || l.Key() != "seats" {
 				t.Errorf("the lease is %+v", l)
 			}
 			return broken

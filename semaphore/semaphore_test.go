@@ -1035,7 +1035,7 @@ func TestReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Processes that disagreed on the size would refuse each other.
-		if info, failed := l.Inspect(t.Context()); failed != nil || info.Size != 1_048_576 || w.Weight() != 1_048_576 {
+		if info, failed := l.Inspect(t.Context()); failed != nil || info.Size != 1_048_576 || leasehold.Internal.Core(w).Of().Weight() != 1_048_576 {
 			t.Errorf("it looks like %+v, %v", info, failed)
 		}
 		got := make(chan *leasehold.Lease, 1)

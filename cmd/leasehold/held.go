@@ -39,8 +39,8 @@ func leased[L held](acquire func(context.Context) (L, error)) func(context.Conte
 
 // endOf is when a lease ends however often it is renewed; zero: it does not.
 func endOf(lease held) time.Time {
-	if l, ok := lease.(interface{ End() time.Time }); ok {
-		return l.End()
+	if l, ok := lease.(*leasehold.Lease); ok {
+		return leasehold.Internal.Core(l).End()
 	}
 	return time.Time{}
 }

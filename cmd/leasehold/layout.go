@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,11 +44,8 @@ func layoutFlag(f *pflag.FlagSet, to *leasehold.Layout) {
 // variable.
 func chosen(cmd *cobra.Command) bool { return cmd.Flags().Changed("layout") }
 
-func layoutNames() (names []string) {
-	for _, l := range leasehold.Layouts {
-		names = append(names, string(l))
-	}
-	return names
+func layoutNames() []string {
+	return []string{string(leasehold.LayoutObject), string(leasehold.LayoutEpochs), string(leasehold.LayoutMarker)}
 }
 
 // layouts are the names of all, for people.
@@ -58,11 +56,9 @@ func layouts() string {
 }
 
 func (l *layoutValue) Set(name string) error {
-	for _, known := range leasehold.Layouts {
-		if string(known) == name {
-			*l = layoutValue(known)
-			return nil
-		}
+	if slices.Contains(layoutNames(), name) {
+		*l = layoutValue(name)
+		return nil
 	}
 	return fmt.Errorf("there is no such layout: %sthere are %s", meant(name, layoutNames()), layouts())
 }

@@ -72,10 +72,12 @@ func main() {
 	}
 }
 
+var layouts = []leasehold.Layout{leasehold.LayoutObject, leasehold.LayoutEpochs, leasehold.LayoutMarker}
+
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("contention", flag.ExitOnError)
 	flags.StringVar(&o.store, "store", "", "`URL` of the store, such as s3://bucket/prefix (default a temporary directory)")
-	flags.StringVar((*string)(&o.layout), "layout", string(leasehold.LayoutObject), fmt.Sprintf("how the lock lies in the store: one of %v", leasehold.Layouts))
+	flags.StringVar((*string)(&o.layout), "layout", string(leasehold.LayoutObject), fmt.Sprintf("how the lock is stored: one of %v", layouts))
 	flags.IntVar(&o.tasks, "tasks", 100, "`number` of tasks, in all processes together")
 	flags.IntVar(&o.processes, "processes", 1, "`number` of processes that the tasks are divided among")
 	flags.IntVar(&o.acquisitions, "acquisitions", 100, "`number` of acquisitions after which it ends")
@@ -89,8 +91,8 @@ func parse(args []string) (o options, err error) {
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.processes < 1 || o.tasks < o.processes || o.acquisitions < 1 || o.hold < 0:
 		err = errors.New("there must be one process at least, a task in each, and one acquisition; and the hold must not be negative")
-	case !slices.Contains(leasehold.Layouts, o.layout):
-		err = fmt.Errorf("there is no layout %q: use one of %v", o.layout, leasehold.Layouts)
+	case !slices.Contains(layouts, o.layout):
+		err = fmt.Errorf("there is no layout %q: use one of %v", o.layout, layouts)
 	case o.processes > 1 && strings.HasPrefix(o.store, "mem:"):
 		err = fmt.Errorf("%s: processes share no memory; use a directory or a bucket", o.store)
 	}

@@ -17,6 +17,9 @@ import (
 // ErrReleased is the cause of the end of a lease that its user has released.
 var ErrReleased = errors.New("the lease was released")
 
+// ErrDetached is the cause of the end of a lease that was detached: see package detached.
+var ErrDetached = errors.New("the lease was detached")
+
 // A Holding is what a lease belongs to: a candidate for a lock, or an acquisition of a semaphore.
 type Holding interface {
 	Key() string

@@ -157,7 +157,7 @@ var rules = []rule{
 	{pkg: "semaphore", may: []string{"std", ".", "locktrace", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"}},
 	{pkg: "metrics", may: []string{"std", ".", "locktrace", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "multilock", may: []string{"std", ".", "internal/engine", "internal/lock"}, not: []string{"net/...", "os/...", "testing/..."}},
-	{pkg: "detached", may: []string{"std", ".", "store", "internal/layout", "internal/protocol", "internal/protocol/candidate", "internal/record"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "detached", may: []string{"std", ".", "store", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/record"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "serve/terraform", may: []string{"std", ".", "detached", "locktrace", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/lock", "internal/openfiles"}},
 	{pkg: "shard", may: []string{"std", ".", "locktrace", "admin", "store", "internal/protocol"}},
