@@ -46,9 +46,6 @@
 // control list, which the store ignores. On Windows, files inherit the directory's list: give
 // no read permission to users who should not lock.
 //
-// A lock file of an older version, which all users could read, gets the right mode when its
-// owner next writes to the directory.
-//
 // If a lock file or an object is not a regular file, but a link, a FIFO or a device, for
 // example, the store refuses it and leaves it as it is.
 //

@@ -88,15 +88,9 @@ func tryLock(path string) (*flock.Flock, error) {
 		return nil, err
 	}
 	restrict(path, info)
-	// Open it for writing, because some systems, including NFS, require that for an exclusive
-	// lock. Only a lock file of an older version may lack the permission for users who may
-	// write the directory.
+	// Some systems, including NFS, require a file that is open for writing.
 	l := flock.New(path, flock.SetFlag(os.O_RDWR|openFlags))
 	ok, err := l.TryLock()
-	if errors.Is(err, fs.ErrPermission) {
-		l = flock.New(path, flock.SetFlag(os.O_RDONLY|openFlags))
-		ok, err = l.TryLock()
-	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%w: only %s may lock here; a directory that several users write needs one group of theirs and the mode 2770", err, ownerOf(info))

@@ -132,8 +132,8 @@ func shown(dir string, info fs.FileInfo) fs.FileMode {
 	return mode
 }
 
-// restrict corrects the mode of a lock file of this user: an older version let all users read
-// it, or the directory may have been given to a group since. Processes that have opened it keep
+// restrict corrects the mode of a lock file of this user, whose directory may have been given to
+// a group since it was made. Processes that have opened it keep
 // it open. A file with several names is left alone, because another user may have linked it to
 // any file of this user.
 func restrict(path string, info fs.FileInfo) {

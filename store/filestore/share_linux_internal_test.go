@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -286,7 +284,7 @@ func TestRestrict(t *testing.T) {
 	for what, c := range map[string]struct {
 		dir, lock, want possession
 	}{
-		"as an older version made it":       {possession{0, 0, 0o755}, possession{0, 0, 0o644}, possession{0, 0, 0o600}},
+		"that all could read":               {possession{0, 0, 0o755}, possession{0, 0, 0o644}, possession{0, 0, 0o600}},
 		"another user's":                    {possession{anne, team, 0o770}, possession{bert, team, 0o644}, possession{bert, team, 0o644}},
 		"another user's, as it should be":   {possession{anne, team, 0o770}, possession{bert, team, 0o660}, possession{bert, team, 0o660}},
 		"the directory is a group's now":    {possession{0, team, 0o770}, possession{0, 0, 0o600}, possession{0, team, 0o660}},
@@ -344,31 +342,7 @@ func changed(t *testing.T, path string) syscall.Timespec {
 	return info.Sys().(*syscall.Stat_t).Ctim //nolint:errcheck // it is one on every Unix
 }
 
-// Only a lock file of an older version can be read and not written by a user that may write
-// the directory. It is locked all the same, as far as anybody knows the same file: and when
-// another holds it, one waits.
-func TestLockFileThatMayOnlyBeRead(t *testing.T) {
-	dir := shared(t, anne, team, 0o777)
-	lock := filepath.Join(dir, lockName)
-	file(t, lock, anne, anne, 0o644)
-	other := flock.New(lock)
-	act(t, bert, bert)
-	l, err := tryLock(lock)
-	if l == nil || err != nil {
-		t.Fatalf("it is not locked: %v", err)
-	}
-	if ok, err := other.TryLock(); ok || err != nil {
-		t.Errorf("another locks it too: %t, %v", ok, err)
-	}
-	if l2, err := tryLock(lock); l2 != nil || err != nil {
-		t.Errorf("it is locked twice: %v", err)
-	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
-}
-
-// A lock file that may not be opened at all is told of with those that may. A directory
+// A lock file that may not be written is told of with those that may. A directory
 // without one that may not be written is denied, and what was to be deleted in it is there.
 func TestLockFileThatIsDenied(t *testing.T) {
 	dir := shared(t, anne, team, 0o777)
@@ -384,6 +358,7 @@ func TestLockFileThatIsDenied(t *testing.T) {
 		0o660: "only the user 4001 and the group 4001 may lock",
 		0o620: "only the user 4001 and the group 4001 may lock",
 		0o640: "only the user 4001 and the group 4001 may lock",
+		0o644: "may lock",
 		0o601: "only the user 4001 may lock",
 	} {
 		file(t, lock, anne, anne, mode)

@@ -205,9 +205,9 @@ func TestStrangerCannotLock(t *testing.T) {
 	}
 }
 
-// TestOldLockFile: an older version made a lock file that all could read. Its owner makes
-// it what it should be when it next writes, and when the directory is given to a group.
-func TestOldLockFile(t *testing.T) {
+// TestLockFileMode: a lock file that all users can read, as one made by hand, gets its mode when
+// its owner next writes, and when the directory is given to a group.
+func TestLockFileMode(t *testing.T) {
 	dir, _ := users(t)
 	st := open(t, dir)
 	lock := filepath.Join(dir, ".leasehold.lock")

@@ -43,16 +43,10 @@ func (f Finding) Against() []string {
 	if f.Result != Bad && f.Result != Unknown {
 		return nil
 	}
-	rest := f.Uses
-	for _, e := range experiments {
-		if e.name == f.Name && len(rest) == 0 {
-			rest = e.uses // a report of an earlier version does not tell them
-		}
-	}
-	if f.Result == Bad && len(rest) == 0 {
+	if f.Result == Bad && len(f.Uses) == 0 {
 		return allUses
 	}
-	return slices.Clone(rest)
+	return slices.Clone(f.Uses)
 }
 
 // verdicts says what follows from the findings. missing are the experiments that were not

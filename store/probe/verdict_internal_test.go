@@ -103,15 +103,6 @@ func TestFindingsCountWhateverVerdictsSay(t *testing.T) {
 	if err := r.Proves("s3://b", "object"); err != nil {
 		t.Error(err)
 	}
-	// A report of an earlier version has findings without uses.
-	r.Findings[0] = Finding{Name: tellsTime, Result: Bad, Detail: "none"}
-	if err := r.Proves("s3://b", "object"); err != nil {
-		t.Error(err)
-	}
-	r.Findings[0].Name = unchanged // it said that this store was safe
-	if err := r.Proves("s3://b", "object"); !errors.Is(err, ErrUnproven) {
-		t.Error(err)
-	}
 }
 
 // A finding from before an interrupt counts. A use that was not tried is neither safe
