@@ -203,9 +203,9 @@ func TestProve(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"good":    `{"format": 2, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`,
+		"good":    `{"format": 1, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`,
 		"garbage": "garbage",
-		"quirk":   `{"format": 2, "store": "s3://b", "unquoted_etags": true, "verdicts": [{"use": "object", "safe": true}]}`,
+		"quirk":   `{"format": 1, "store": "s3://b", "unquoted_etags": true, "verdicts": [{"use": "object", "safe": true}]}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

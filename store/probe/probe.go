@@ -154,7 +154,7 @@ func (o *Options) largestBody() int {
 
 // A Report is what [Run] found out. It is kept as JSON; the names stay.
 type Report struct {
-	Format    int       `json:"format"` // 2
+	Format    int       `json:"format"` // 1
 	Store     string    `json:"store"`  // as it calls itself, with the quirks that are allowed for
 	At        time.Time `json:"at"`
 	Took      Micros    `json:"took_us"`
@@ -311,8 +311,8 @@ func (r *Report) Adapt(st store.Store) store.Store {
 	return st
 }
 
-// format is that of reports. In format 1, the names of uses meant other things.
-const format = 2
+// format is the format of reports.
+const format = 1
 
 // ReadReport reads a report that was kept as JSON. The error says what is wrong with it.
 func ReadReport(from io.Reader) (*Report, error) {
@@ -321,6 +321,8 @@ func ReadReport(from io.Reader) (*Report, error) {
 	switch err := d.Decode(r); {
 	case err != nil:
 		return nil, fmt.Errorf("no report of a probe: %w", err)
+	case d.Decode(new(json.RawMessage)) != io.EOF:
+		return nil, errors.New("no report of a probe: something follows it")
 	case r.Format != format:
 		return nil, fmt.Errorf("a report of a probe in format %d; this version knows %d", r.Format, format)
 	case r.Store == "" || len(r.Verdicts) == 0:

@@ -568,7 +568,7 @@ func TestReports(t *testing.T) {
 	if err != nil || again.Proves(r.Store, "object") != nil {
 		t.Errorf("%v, %+v", err, again)
 	}
-	for _, bad := range []string{"", "{}", `{"format":1}`, `{"format":3}`, `{"format":2,"store":"s3://b"}`, "[]"} {
+	for _, bad := range []string{"", "{}", `{"format":0}`, `{"format":2}`, `{"format":1,"store":"s3://b"}`, "[]"} {
 		if got, err := ReadReport(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q was read: %+v", bad, got)
 		}

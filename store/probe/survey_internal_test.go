@@ -215,10 +215,11 @@ func TestWhatReportsSay(t *testing.T) {
 		t.Errorf("by a report on no URL: %v", err)
 	}
 	for text, says := range map[string]string{
-		`{"format":`:                    "no report of a probe: unexpected EOF",
-		`{"format":1}`:                  "a report of a probe in format 1; this version knows 2",
-		`{"format":2,"store":"mem://"}`: "no report of a probe: it names no store, or has no verdicts",
-		`{"format":2,"verdicts":[{"use":"object"}]}`: "no report of a probe: it names no store, or has no verdicts",
+		`{"format":`:                                 "no report of a probe: unexpected EOF",
+		`{"format":2}`:                               "a report of a probe in format 2; this version knows 1",
+		`{"format":1}{"format":1}`:                   "no report of a probe: something follows it",
+		`{"format":1,"store":"mem://"}`:              "no report of a probe: it names no store, or has no verdicts",
+		`{"format":1,"verdicts":[{"use":"object"}]}`: "no report of a probe: it names no store, or has no verdicts",
 	} {
 		if got, err := ReadReport(strings.NewReader(text)); got != nil || err == nil || err.Error() != says {
 			t.Errorf("%s: %v, not %q", text, err, says)
