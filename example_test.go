@@ -130,13 +130,13 @@ func ExampleSession() {
 			log.Fatal(err)
 		}
 	}
-	fmt.Println(len(session.Leases()), "leases, valid:", session.Valid())
+	fmt.Println(len(session.Leases()), "leases; the session has ended:", session.Err() != nil)
 	for _, lease := range session.Leases() { // when their work has stopped
 		err = errors.Join(err, lease.Release(ctx))
 	}
 	fmt.Println(errors.Join(err, session.Close(ctx)))
 	// Output:
-	// 100 leases, valid: true
+	// 100 leases; the session has ended: false
 	// <nil>
 }
 

@@ -138,20 +138,17 @@ func (s *Session) engineOf() *engine.Session {
 // Key returns the key of the session's object in its store.
 func (s *Session) Key() string { return s.heartbeat.d.key }
 
-// Valid reads the clock and reports whether the session is valid now: see [Lease.Valid].
-func (s *Session) Valid() bool { return s.inner.Valid() }
-
 // Done returns a channel that is closed when the session is lost or closed. After the machine
-// was suspended, that may take up to a second; Valid knows at once.
+// was suspended, that may take up to a second; Err knows at once.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Err returns nil while the session is valid, and then an error that matches
-// [ErrSessionOver] and says why it ended.
+// Err returns nil while the session is valid, and then an error that matches [ErrSessionOver] and
+// says why it ended. It reads the clock, as [Lease.Valid] does.
 func (s *Session) Err() error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause
 	}
-	if !s.Valid() {
+	if !s.inner.Valid() {
 		return fmt.Errorf("%w: %w", ErrSessionOver, protocol.ErrExpired)
 	}
 	return nil

@@ -196,8 +196,8 @@ func TestCollectSessionsInADirectory(t *testing.T) {
 			}
 		}
 	}
-	if !alive.Valid() {
-		t.Error(alive.Err())
+	if err := alive.Err(); err != nil {
+		t.Error(err)
 	}
 	for _, s := range []*leasehold.Session{young, alive} {
 		if _, err := st.Get(t.Context(), s.Key(), ""); err != nil {
