@@ -7,7 +7,7 @@
 // options. The others take a store, opened as for the locks in it, and a prefix.
 //
 // Nothing here weakens the guarantee for tokens. The guarantee for valid leases holds except
-// where a function says otherwise: with [Break], [BreakSeat] and [BreakSession], the holder may
+// where a function says otherwise: with [Break], [BreakHolder] and [BreakSession], the holder may
 // still be working until it notices, and [Collect] deletes markers, which have no tokens.
 package admin
 
@@ -47,9 +47,9 @@ func entryOf(key string, s layout.Snapshot) Entry {
 		e.Past = append(e.Past, termOf(key, t))
 	}
 	if s.Table != nil {
-		seats := semaphore.Internal.Describe(key, *s.Table)
-		seats.Version = store.Version(s.Version)
-		e.Semaphore = &seats
+		info := semaphore.Internal.Describe(key, *s.Table)
+		info.Version = store.Version(s.Version)
+		e.Semaphore = &info
 	}
 	return e
 }

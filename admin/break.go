@@ -90,22 +90,22 @@ func BreakSession(ctx context.Context, st store.Store, session string) error {
 	}
 }
 
-// BreakSeat force-releases the slots of the semaphore's holder with that token, and returns the
+// BreakHolder force-releases the slots of the semaphore's holder with that token, and returns the
 // new state. It ends the holder's session as [BreakSession] does, with all its other leases. It
 // then removes all entries of that session from the object, so waiters get the slots at once.
 //
-// BreakSeat does nothing if the semaphore has no holders. It returns [ErrTokenChanged] if it
+// BreakHolder does nothing if the semaphore has no holders. It returns [ErrTokenChanged] if it
 // has holders but none with that token, and store.ErrNotExist if there is no semaphore. A
 // former holder that is still alive continues until it notices at its next heartbeat. The cost
 // is two reads and two writes, and up to three times that if other writes come first.
-func BreakSeat(ctx context.Context, st store.Store, key string, token leasehold.Token) (Entry, error) {
+func BreakHolder(ctx context.Context, st store.Store, key string, token leasehold.Token) (Entry, error) {
 	at := layout.Table{Store: st, Key: key}
 	for over, try := "", 1; ; try++ {
 		s, err := at.Look(ctx, "")
 		if err != nil {
 			return Entry{}, fmt.Errorf("the semaphore %v: %w", at, err)
 		}
-		i := slices.IndexFunc(s.Table.Holders, func(h record.Seat) bool { return leasehold.Token(h.Token) == token })
+		i := slices.IndexFunc(s.Table.Holders, func(h record.Entry) bool { return leasehold.Token(h.Token) == token })
 		seen := tableEntry(key, s.Table, s.Version)
 		switch {
 		case i < 0 && over == "" && len(s.Table.Holders) > 0:
@@ -115,7 +115,7 @@ func BreakSeat(ctx context.Context, st store.Store, key string, token leasehold.
 		case over == "":
 			over = s.Table.Holders[i].Session
 			if err = BreakSession(ctx, st, over); err != nil {
-				return seen, fmt.Errorf("the seats in %v were not freed, because their session goes on: %w", at, err)
+				return seen, fmt.Errorf("the slots in %v were not freed, because their session goes on: %w", at, err)
 			}
 		}
 		next := queue.Without(s.Table, over, newWriteID(), time.Now())
@@ -124,7 +124,7 @@ func BreakSeat(ctx context.Context, st store.Store, key string, token leasehold.
 		case err == nil:
 			return tableEntry(key, next, v), nil
 		case try == 3:
-			return seen, fmt.Errorf("the session of that holder was ended, but the seats in %v are its own until somebody waits for them, try again: %w", at, err)
+			return seen, fmt.Errorf("the session of that holder was ended, but the slots in %v are its own until somebody waits for them, try again: %w", at, err)
 		}
 	}
 }

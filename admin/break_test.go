@@ -351,7 +351,7 @@ func TestBreakUnderASessionThatIsOver(t *testing.T) {
 	}
 }
 
-// A user is a process that takes seats in the semaphore jobs/s, of three.
+// A user is a process that takes slots in the semaphore jobs/s, of three.
 type user struct {
 	*semaphore.Semaphore
 	net *faultstore.Store
@@ -395,13 +395,13 @@ func (u *user) end(t *testing.T, leases ...*leasehold.Lease) {
 	}
 }
 
-// seatsOf names the holders and the waiters, in order, each that looks to be gone with a mark.
-func seatsOf(e admin.Entry) (holders, waiters []string) {
+// entriesOf names the holders and the waiters, in order, each that looks to be gone with a mark.
+func entriesOf(e admin.Entry) (holders, waiters []string) {
 	if e.Semaphore == nil {
 		return nil, nil
 	}
-	names := func(seats []semaphore.Seat) (all []string) {
-		for _, s := range seats {
+	names := func(entries []semaphore.Entry) (all []string) {
+		for _, s := range entries {
 			text := fmt.Sprintf("%s %d", s.Holder, s.Weight)
 			if s.Abandoned {
 				text += " gone"
@@ -413,7 +413,7 @@ func seatsOf(e admin.Entry) (holders, waiters []string) {
 	return names(e.Semaphore.Holders), names(e.Semaphore.Waiters)
 }
 
-// A semaphore is found as one, by Inspect and by List, with who holds seats, who waits, and who of them
+// A semaphore is found as one, by Inspect and by List, with who holds slots, who waits, and who of them
 // looks to be gone. It used to be shown as an object that is not understood.
 func TestSemaphores(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -428,11 +428,11 @@ func TestSemaphores(t *testing.T) {
 			if !e.Exists || e.Held != held || e.Abandoned != abandoned || e.Token != e.Semaphore.Token || e.Version == "" || e.Version != e.Semaphore.Version {
 				t.Errorf("it is said %+v", e)
 			}
-			if h, w := seatsOf(e); !slices.Equal(h, holders) || !slices.Equal(w, waiters) {
+			if h, w := entriesOf(e); !slices.Equal(h, holders) || !slices.Equal(w, waiters) {
 				t.Errorf("held by %q, and %q wait; want %q and %q", h, w, holders, waiters)
 			}
 			for listed, err := range admin.List(t.Context(), st, "jobs/") {
-				if h, w := seatsOf(listed); err != nil || listed.Key != "jobs/s" || !slices.Equal(h, holders) || !slices.Equal(w, waiters) || listed.Abandoned != abandoned {
+				if h, w := entriesOf(listed); err != nil || listed.Key != "jobs/s" || !slices.Equal(h, holders) || !slices.Equal(w, waiters) || listed.Abandoned != abandoned {
 					t.Errorf("listed: %+v, %v", listed, err)
 				}
 			}
@@ -472,17 +472,17 @@ func TestSemaphores(t *testing.T) {
 	})
 }
 
-// BreakSeat frees the seats of the one holder that it names, and they go to whoever waits by the same
+// BreakHolder frees the slots of the one holder that it names, and they go to whoever waits by the same
 // write. The others keep theirs, but for those under the same session.
-func TestBreakSeat(t *testing.T) {
+func TestBreakHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		if _, err := admin.BreakSeat(t.Context(), st, "jobs/s", 1); !errors.Is(err, store.ErrNotExist) {
+		if _, err := admin.BreakHolder(t.Context(), st, "jobs/s", 1); !errors.Is(err, store.ErrNotExist) {
 			t.Errorf("of none: %v", err)
 		}
 		a, b, c := newUser(t, st, "a"), newUser(t, st, "b"), newUser(t, st, "c")
 		one := a.take(t, 1)
-		if e, err := admin.BreakSeat(t.Context(), st, "jobs/s", one.Token()+1); !errors.Is(err, admin.ErrTokenChanged) || !e.Held {
+		if e, err := admin.BreakHolder(t.Context(), st, "jobs/s", one.Token()+1); !errors.Is(err, admin.ErrTokenChanged) || !e.Held {
 			t.Errorf("of another token than the only one: %+v, %v", e, err)
 		}
 		two, other := a.take(t, 1), b.take(t, 1)
@@ -495,15 +495,15 @@ func TestBreakSeat(t *testing.T) {
 			waited <- l
 		}()
 		time.Sleep(time.Second)
-		if e, err := admin.BreakSeat(t.Context(), st, "jobs/s", other.Token()+1); !errors.Is(err, admin.ErrTokenChanged) || e.Semaphore == nil || len(e.Semaphore.Holders) != 3 {
+		if e, err := admin.BreakHolder(t.Context(), st, "jobs/s", other.Token()+1); !errors.Is(err, admin.ErrTokenChanged) || e.Semaphore == nil || len(e.Semaphore.Holders) != 3 {
 			t.Errorf("of another token: %+v, %v", e, err)
 		}
 		a.net.Partition(true) // a does not know, until its session has run out
 		var e admin.Entry
 		spent := cost(st, func() {
 			var err error
-			e, err = admin.BreakSeat(t.Context(), st, "jobs/s", one.Token())
-			if h, w := seatsOf(e); err != nil || !slices.Equal(h, []string{"b 1", "c 2"}) || w != nil || !e.Held {
+			e, err = admin.BreakHolder(t.Context(), st, "jobs/s", one.Token())
+			if h, w := entriesOf(e); err != nil || !slices.Equal(h, []string{"b 1", "c 2"}) || w != nil || !e.Held {
 				t.Errorf("held by %q, and %q wait: %v", h, w, err)
 			}
 		})
@@ -524,15 +524,15 @@ func TestBreakSeat(t *testing.T) {
 		}
 		b.end(t, other)
 		c.end(t, l)
-		if e, err := admin.BreakSeat(t.Context(), st, "jobs/s", one.Token()); err != nil || e.Held {
+		if e, err := admin.BreakHolder(t.Context(), st, "jobs/s", one.Token()); err != nil || e.Held {
 			t.Errorf("of one that nobody holds: %+v, %v", e, err)
 		}
 		a.end(t, one, two)
 	})
 }
 
-// A write of others that comes first does not keep BreakSeat from it.
-func TestBreakSeatIsOvertaken(t *testing.T) {
+// A write of others that comes first does not keep BreakHolder from it.
+func TestBreakHolderIsOvertaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := memstore.New()
 		a, b := newUser(t, mem, "a"), newUser(t, mem, "b")
@@ -543,8 +543,8 @@ func TestBreakSeatIsOvertaken(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			joined <- b.take(t, 1)
 		}()
-		e, err := admin.BreakSeat(t.Context(), st, "jobs/s", held.Token())
-		if h, _ := seatsOf(e); err != nil || !slices.Equal(h, []string{"b 1"}) {
+		e, err := admin.BreakHolder(t.Context(), st, "jobs/s", held.Token())
+		if h, _ := entriesOf(e); err != nil || !slices.Equal(h, []string{"b 1"}) {
 			t.Errorf("held by %q: %v", h, err)
 		}
 		b.end(t, <-joined)
@@ -552,8 +552,8 @@ func TestBreakSeatIsOvertaken(t *testing.T) {
 	})
 }
 
-// BreakSeat tries three times, since others write the object too, and ends the session once.
-func TestBreakSeatAgainstWrites(t *testing.T) {
+// BreakHolder tries three times, since others write the object too, and ends the session once.
+func TestBreakHolderAgainstWrites(t *testing.T) {
 	for faster := range 4 {
 		bubble(t, func(t *testing.T) {
 			inner := memstore.New()
@@ -575,7 +575,7 @@ func TestBreakSeatAgainstWrites(t *testing.T) {
 					t.Error(err)
 				}
 			}})
-			e, err := admin.BreakSeat(t.Context(), st, "jobs/s", held.Token())
+			e, err := admin.BreakHolder(t.Context(), st, "jobs/s", held.Token())
 			if wants := min(faster+1, 3); tries != wants || (err == nil) != (faster < 3) || e.Held != (faster == 3) || st.Counts() != (faultstore.Counts{Get: wants + 1, Put: wants + 1}) {
 				t.Errorf("others were faster %d times: %d writes, want %d, and %+v, %v: %v", faster, tries, wants, e, err, st.Log())
 			}
@@ -584,8 +584,8 @@ func TestBreakSeatAgainstWrites(t *testing.T) {
 	}
 }
 
-// BreakSeat has nothing left to do if somebody else removes the seats that it was to free.
-func TestBreakSeatTwiceAtOnce(t *testing.T) {
+// BreakHolder has nothing left to do if somebody else removes the slots that it was to free.
+func TestBreakHolderTwiceAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		a, b := newUser(t, inner, "a"), newUser(t, inner, "b")
@@ -596,12 +596,12 @@ func TestBreakSeatTwiceAtOnce(t *testing.T) {
 				return
 			}
 			st.put = nil
-			if _, err := admin.BreakSeat(t.Context(), inner, "jobs/s", held.Token()); err != nil {
+			if _, err := admin.BreakHolder(t.Context(), inner, "jobs/s", held.Token()); err != nil {
 				t.Error(err)
 			}
 		}
-		e, err := admin.BreakSeat(t.Context(), st, "jobs/s", held.Token())
-		if h, _ := seatsOf(e); err != nil || !slices.Equal(h, []string{"b 1"}) {
+		e, err := admin.BreakHolder(t.Context(), st, "jobs/s", held.Token())
+		if h, _ := entriesOf(e); err != nil || !slices.Equal(h, []string{"b 1"}) {
 			t.Errorf("held by %q: %v", h, err)
 		}
 		a.end(t, held)
@@ -609,8 +609,8 @@ func TestBreakSeatTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// BreakSeat leaves the seats alone if it cannot end their session: the holder still works.
-func TestBreakSeatWhoseSessionGoesOn(t *testing.T) {
+// BreakHolder leaves the slots alone if it cannot end their session: the holder still works.
+func TestBreakHolderWhoseSessionGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		a := newUser(t, inner, "a")
@@ -618,7 +618,7 @@ func TestBreakSeatWhoseSessionGoesOn(t *testing.T) {
 		st := newStoreOver(inner)
 		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Key: "sessions/*", Op: "put"})
 		before := versionsIn(t, inner)
-		e, err := admin.BreakSeat(t.Context(), st, "jobs/s", held.Token())
+		e, err := admin.BreakHolder(t.Context(), st, "jobs/s", held.Token())
 		if !errors.Is(err, store.ErrDenied) || !e.Held || !held.Valid() || !slices.Equal(versionsIn(t, inner), before) {
 			t.Errorf("%+v, %v: %v", e, err, st.Log())
 		}
@@ -627,7 +627,7 @@ func TestBreakSeatWhoseSessionGoesOn(t *testing.T) {
 }
 
 // Sessions that a semaphore names are not collected while they go on, and those that were over for a day are:
-// "not there" means over too, so its seats go to whoever waits.
+// "not there" means over too, so its slots go to whoever waits.
 func TestCollectSessionsOfSemaphores(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
@@ -655,13 +655,13 @@ func TestCollectSessionsOfSemaphores(t *testing.T) {
 			t.Errorf("collected %q", got)
 		}
 		e, err := admin.Inspect(t.Context(), st, "jobs/s")
-		if h, _ := seatsOf(e); err != nil || !slices.Equal(h, []string{"a 1", "dead 2 gone"}) || !held.Valid() {
+		if h, _ := entriesOf(e); err != nil || !slices.Equal(h, []string{"a 1", "dead 2 gone"}) || !held.Valid() {
 			t.Errorf("held by %q: %v", h, err)
 		}
 		began := time.Now()
 		l := b.take(t, 2)
 		if took := time.Since(began); took > 2*time.Second || !held.Valid() {
-			t.Errorf("it took %v to get the seats of one that is over", took)
+			t.Errorf("it took %v to get the slots of one that is over", took)
 		}
 		b.end(t, l)
 		a.end(t, held)

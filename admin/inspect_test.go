@@ -216,15 +216,15 @@ func TestInspectUnderASession(t *testing.T) {
 	})
 }
 
-// TestInspectManySeats: each seat of a semaphore is judged, even if there are more of them than reads at a time.
-func TestInspectManySeats(t *testing.T) {
+// TestInspectManyEntries: each entry of a semaphore is judged, even if there are more of them than reads at a time.
+func TestInspectManyEntries(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		const n = 40
 		table := record.Table{Size: n, Token: n, WriteID: "a.1"}
 		for i := range int64(n) {
 			id := fmt.Sprintf("a.%d", i+1)
-			table.Holders = append(table.Holders, record.Seat{ID: id, Session: "jobs/over", Weight: 1, Token: i + 1, Holder: "a"})
+			table.Holders = append(table.Holders, record.Entry{ID: id, Session: "jobs/over", Weight: 1, Token: i + 1, Holder: "a"})
 		}
 		body, err := table.Encode()
 		if err != nil {

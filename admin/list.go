@@ -73,26 +73,26 @@ func (v *verdicts) gone(ctx context.Context, session, key string) (bool, error) 
 	return look()
 }
 
-// judged completes a lock, or each slot of a semaphore, with the state of its holder's session.
+// judged completes a lock, or each entry of a semaphore, with the state of its holder's session.
 func (v *verdicts) judged(ctx context.Context, e Entry) (_ Entry, err error) {
 	switch {
 	case e.Semaphore != nil:
-		err = cmp.Or(v.judgeSeats(ctx, e.Key, e.Semaphore.Holders), v.judgeSeats(ctx, e.Key, e.Semaphore.Waiters))
-		e.Abandoned = e.Held && !slices.ContainsFunc(e.Semaphore.Holders, func(s semaphore.Seat) bool { return !s.Abandoned })
+		err = cmp.Or(v.judgeEntries(ctx, e.Key, e.Semaphore.Holders), v.judgeEntries(ctx, e.Key, e.Semaphore.Waiters))
+		e.Abandoned = e.Held && !slices.ContainsFunc(e.Semaphore.Holders, func(s semaphore.Entry) bool { return !s.Abandoned })
 	case e.Held && e.Session != "":
 		e.Abandoned, err = v.gone(ctx, e.Session, e.Key)
 	}
 	return e, err
 }
 
-// judgeSeats reads the sessions of seats, several at a time.
-func (v *verdicts) judgeSeats(ctx context.Context, key string, seats []semaphore.Seat) error {
-	errs := make([]error, len(seats))
+// judgeEntries reads the sessions of entries, several at a time.
+func (v *verdicts) judgeEntries(ctx context.Context, key string, entries []semaphore.Entry) error {
+	errs := make([]error, len(entries))
 	var all sync.WaitGroup
-	for i := range seats {
+	for i := range entries {
 		v.gate <- struct{}{}
 		all.Go(func() {
-			seats[i].Abandoned, errs[i] = v.gone(ctx, seats[i].Session, key)
+			entries[i].Abandoned, errs[i] = v.gone(ctx, entries[i].Session, key)
 			<-v.gate
 		})
 	}

@@ -61,7 +61,7 @@ func contention(ctx context.Context, b *bench) error {
 		}
 	}
 	s.table(rows)
-	s.say("Who has had its turn may wait again: here each task comes back at once until it has had %d. A line that nobody jumps makes the longest wait little longer than the mean. The mean includes the first turns, for which the line forms, and the last, before which it becomes shorter; one that still waits at the end has waited until then. Those are left out that took longer than %v above.", comes, tooLong)
+	s.say("Who has had its turn may wait again: here each task comes back at once until it has had %d. A queue that nobody jumps makes the longest wait little longer than the mean. The mean includes the first turns, for which the queue forms, and the last, before which it becomes shorter; one that still waits at the end has waited until then. Those are left out that took longer than %v above.", comes, tooLong)
 	rows = [][]string{{again.where, waitRatio, "mean wait, s", inUse, "turns"}}
 	for _, sub := range all {
 		took := b.of("contention", once.where, sub.name, "s")

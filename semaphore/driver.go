@@ -73,7 +73,7 @@ type result struct {
 
 // Key, Where, Holder, TTL, Weight, ValidUntil and SessionErr describe the lease: see [lock.Holding].
 func (c *caller) Key() string               { return c.d.key }
-func (c *caller) Where() string             { return "seats in " + c.d.at().String() }
+func (c *caller) Where() string             { return "slots in " + c.d.at().String() }
 func (c *caller) Holder() string            { return c.holder }
 func (c *caller) TTL() time.Duration        { return c.d.opts.TTL }
 func (c *caller) Weight() int               { return int(c.weight) }
@@ -188,7 +188,7 @@ func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) protocol.
 
 func (d *driver) report(action protocol.Action) {
 	switch a := action.(type) {
-	case queue.Seated:
+	case queue.Granted:
 		c := d.callers[a.Caller]
 		c.lease = leasehold.Internal.NewLease(c.ctx, c, a.Token, nil)
 		d.tracer.Granted(&c.times)
@@ -197,11 +197,13 @@ func (d *driver) report(action protocol.Action) {
 	case queue.Full:
 		d.callers[a.Caller].answer(result{err: &HeldError{infoOf(d.key, a.Table)}})
 		d.forget(a.Caller)
-	case queue.Unseated:
-		d.unseated(a)
+	case queue.Refused:
+		d.refused(a)
+	case queue.Lost:
+		d.callers[a.Caller].lose(a.Err)
 	case queue.Vacated:
 		d.vacated(a)
-	case queue.InLine:
+	case queue.Queued:
 		d.callers[a.Caller].trace.Waits(&HeldError{infoOf(d.key, a.Table)}, false, a.Ahead)
 	case queue.Tell:
 		d.tell(a)
@@ -215,16 +217,11 @@ func (d *driver) report(action protocol.Action) {
 	}
 }
 
-func (d *driver) unseated(a queue.Unseated) {
-	c := d.callers[a.Caller]
-	if !a.Held {
-		c.answer(result{err: a.Err})
-		if !errors.Is(a.Err, protocol.ErrCancelled) { // otherwise a Vacated follows
-			d.forget(a.Caller)
-		}
-		return
+func (d *driver) refused(a queue.Refused) {
+	d.callers[a.Caller].answer(result{err: a.Err})
+	if !errors.Is(a.Err, protocol.ErrCancelled) { // otherwise a Vacated follows
+		d.forget(a.Caller)
 	}
-	c.lose(a.Err)
 }
 
 // lost reports a lease that ended before it was released.
@@ -238,7 +235,7 @@ func (d *driver) vacated(a queue.Vacated) {
 	if c.lease != nil {
 		outcome := a.Err
 		if outcome != nil {
-			outcome = fmt.Errorf("the seat in %v may still be taken for held, until the end of its session is known to others: %w", d.at(), outcome)
+			outcome = fmt.Errorf("the slots in %v may still be taken for held, until the end of its session is known to others: %w", d.at(), outcome)
 		}
 		core := leasehold.Internal.Core(c.lease)
 		core.Settle(outcome, d.tracer.Released(core, &c.times, outcome, false), nil)
@@ -281,7 +278,7 @@ func (d *driver) acquire(ctx context.Context, weight int64, wait bool, opts []le
 		if ended { // there was a lease, which ended with the session
 			begun, trace = d.tracer.Begin(ctx, holder, false) //nolint:fatcontext // it is made from the caller's anew
 		}
-		d.opts.Logger.Warn("the session ended while an acquisition waited, which begins again at the end of the line", "semaphore", d.at().String(), "error", err)
+		d.opts.Logger.Warn("the session ended while an acquisition waited, which begins again at the end of the queue", "semaphore", d.at().String(), "error", err)
 	}
 }
 
@@ -341,7 +338,7 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 func (d *driver) work(ctx context.Context, l *leasehold.Lease, f func(ctx context.Context, lease *leasehold.Lease) error) error {
 	work := func(ctx context.Context) error { return f(ctx, l) }
 	return leasehold.Internal.Core(l).Do(ctx, work, func(err error) {
-		d.opts.Logger.Warn("seats were not released", "semaphore", d.key, "error", err)
+		d.opts.Logger.Warn("slots were not released", "semaphore", d.key, "error", err)
 	})
 }
 

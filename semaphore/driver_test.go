@@ -66,18 +66,18 @@ func TestOptions(t *testing.T) {
 			opts *semaphore.Options
 			says []string
 		}{
-			"no store":          {nil, "seats", 1, nil, []string{"the store of a semaphore is nil"}},
+			"no store":          {nil, "slots", 1, nil, []string{"the store of a semaphore is nil"}},
 			"no key":            {st, "", 1, nil, []string{"semaphore", `""`}},
 			"a key that is not": {st, "a\x00", 1, nil, []string{"semaphore", `"a\x00"`}},
-			"size zero":         {st, "seats", 0, nil, []string{`semaphore "seats"`, "the size 0 is not between 1 and 1073741824"}},
-			"size too large":    {st, "seats", semaphore.MaxSize + 1, nil, []string{"the size 1073741825 is not between 1 and 1073741824"}},
-			"TTL too short":     {st, "seats", 1, &semaphore.Options{TTL: time.Millisecond}, []string{`semaphore "seats"`, "TTL 1ms"}},
-			"TTL too long":      {st, "seats", 1, &semaphore.Options{TTL: 25 * time.Hour}, []string{"TTL 25h"}},
-			"holder":            {st, "seats", 1, &semaphore.Options{Holder: "a\xff"}, []string{`"a\xff" is not valid UTF-8`}},
-			"address":           {st, "seats", 1, &semaphore.Options{Address: "a\xff"}, []string{`"a\xff" is not valid UTF-8`}},
-			"meta data":         {st, "seats", 1, &semaphore.Options{Meta: map[string]string{"k": strings.Repeat("v", 1<<20)}}, []string{"bytes, more than"}},
-			"proof":             {st, "seats", 1, &semaphore.Options{Proof: unproven{}}, []string{"was not tested for object"}},
-			"session":           {st, "seats", 1, &semaphore.Options{Session: elsewhere}, []string{"its session is in another store", "seed 7"}},
+			"size zero":         {st, "slots", 0, nil, []string{`semaphore "slots"`, "the size 0 is not between 1 and 1073741824"}},
+			"size too large":    {st, "slots", semaphore.MaxSize + 1, nil, []string{"the size 1073741825 is not between 1 and 1073741824"}},
+			"TTL too short":     {st, "slots", 1, &semaphore.Options{TTL: time.Millisecond}, []string{`semaphore "slots"`, "TTL 1ms"}},
+			"TTL too long":      {st, "slots", 1, &semaphore.Options{TTL: 25 * time.Hour}, []string{"TTL 25h"}},
+			"holder":            {st, "slots", 1, &semaphore.Options{Holder: "a\xff"}, []string{`"a\xff" is not valid UTF-8`}},
+			"address":           {st, "slots", 1, &semaphore.Options{Address: "a\xff"}, []string{`"a\xff" is not valid UTF-8`}},
+			"meta data":         {st, "slots", 1, &semaphore.Options{Meta: map[string]string{"k": strings.Repeat("v", 1<<20)}}, []string{"bytes, more than"}},
+			"proof":             {st, "slots", 1, &semaphore.Options{Proof: unproven{}}, []string{"was not tested for object"}},
+			"session":           {st, "slots", 1, &semaphore.Options{Session: elsewhere}, []string{"its session is in another store", "seed 7"}},
 		} {
 			s, err := semaphore.New(c.st, c.key, c.size, c.opts)
 			if s != nil {
@@ -91,21 +91,21 @@ func TestOptions(t *testing.T) {
 			if l != nil {
 				t.Errorf("weight %d: there is a lease", weight)
 			}
-			says(t, "weight", err, "the semaphore mem://", "/seats: the weight", "is not between 1 and its size 2")
+			says(t, "weight", err, "the semaphore mem://", "/slots: the weight", "is not between 1 and its size 2")
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.Acquire(ended, 1); !errors.Is(err, context.Canceled) {
 			t.Errorf("with a context that has ended: %v", err)
 		}
-		if n := len(st.Log()); n != 0 || s.Key() != "seats" || s.Size() != 2 {
+		if n := len(st.Log()); n != 0 || s.Key() != "slots" || s.Size() != 2 {
 			t.Errorf("%d requests; %s of %d", n, s.Key(), s.Size())
 		}
 		closed(t, s, elsewhere)
 	})
 }
 
-// TestCounts: acquire and release are a write each where the seat is free and known; the first of a process
+// TestCounts: acquire and release are a write each where the slot is free and known; the first of a process
 // begins a session, by a look and a write, and looks besides.
 func TestCounts(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
@@ -119,14 +119,14 @@ func TestCounts(t *testing.T) {
 		if c := st.Counts(); c != (faultstore.Counts{Get: 2, Put: 5}) {
 			t.Errorf("and after the second time %+v", c)
 		}
-		if n := leasetest.RequestsFor(st, "seats"); n != 5 {
-			t.Errorf("%d of them are for the seats", n)
+		if n := leasetest.RequestsFor(st, "slots"); n != 5 {
+			t.Errorf("%d of them are for the slots", n)
 		}
 		closed(t, s)
 	})
 }
 
-// TestLooksInAnHour: a seat that is held for an hour costs those who wait a bounded number of requests, be
+// TestLooksInAnHour: a slot that is held for an hour costs those who wait a bounded number of requests, be
 // it after turns of a few milliseconds.
 func TestLooksInAnHour(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
@@ -146,9 +146,9 @@ func TestLooksInAnHour(t *testing.T) {
 			all.Go(func() { released(t, acquired(t, s, 1)) })
 			time.Sleep(time.Second)
 		}
-		before := leasetest.RequestsFor(st, "seats")
+		before := leasetest.RequestsFor(st, "slots")
 		time.Sleep(time.Hour)
-		if n := leasetest.RequestsFor(st, "seats") - before; n > 2500 {
+		if n := leasetest.RequestsFor(st, "slots") - before; n > 2500 {
 			t.Errorf("five that wait look %d times in an hour", n)
 		}
 		released(t, held)
@@ -176,7 +176,7 @@ func TestLooksInALineThatNeverMoved(t *testing.T) {
 		}
 		reads := func() (line, sessions []int) {
 			for _, net := range nets {
-				n := leasetest.RequestsFor(net, "seats")
+				n := leasetest.RequestsFor(net, "slots")
 				line, sessions = append(line, n), append(sessions, net.Counts().Get-n)
 			}
 			return line, sessions
@@ -251,7 +251,7 @@ func TestSession(t *testing.T) {
 			}
 		}
 		if after, err := b.Inspect(t.Context()); err != nil || after.Token != info.Token {
-			t.Errorf("seats were granted under it: %+v, %v", after, err)
+			t.Errorf("slots were granted under it: %+v, %v", after, err)
 		}
 		closed(t, b)
 	})
@@ -371,7 +371,7 @@ func TestCloseAfterGivingUp(t *testing.T) {
 				held := acquired(t, a, 1)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "seats", Nth: 2, Delay: 2 * time.Second})
+				st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "slots", Nth: 2, Delay: 2 * time.Second})
 				if _, err := b.Acquire(ctx, 1); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, leasehold.ErrHeld) {
 					t.Errorf("gave up: %v", err)
 				}
@@ -390,7 +390,7 @@ func TestCloseAfterGivingUp(t *testing.T) {
 	}
 }
 
-// TestCloseInTime: what is not settled in half of the time that Close has does not keep the seats from others: the
+// TestCloseInTime: what is not settled in half of the time that Close has does not keep the slots from others: the
 // session ends, and they go to the next at its next look. Where work goes on under the session it does not end.
 func TestCloseInTime(t *testing.T) {
 	for _, c := range []struct {
@@ -398,9 +398,9 @@ func TestCloseInTime(t *testing.T) {
 		left  string // what is left to settle
 		kind  faultstore.Kind
 	}{
-		{"others are faster", "a seat", faultstore.Conflict},
-		{"a seat, no answer", "a seat", faultstore.Unavailable},
-		{"a place in the line, no answer", "a place", faultstore.Unavailable},
+		{"others are faster", "a slot", faultstore.Conflict},
+		{"a slot, no answer", "a slot", faultstore.Unavailable},
+		{"a place in the queue, no answer", "a place", faultstore.Unavailable},
 		{"work goes on", "work", faultstore.Unavailable},
 	} {
 		t.Run(c.title, func(t *testing.T) {
@@ -421,7 +421,7 @@ func TestCloseInTime(t *testing.T) {
 						}
 					}()
 					time.Sleep(time.Minute) // it waits
-					st.Inject(faultstore.Fault{Kind: c.kind, Op: "put", Key: "seats"})
+					st.Inject(faultstore.Fault{Kind: c.kind, Op: "put", Key: "slots"})
 					cancel()
 					<-gaveUp
 					next = func() *leasehold.Lease {
@@ -431,7 +431,7 @@ func TestCloseInTime(t *testing.T) {
 				default:
 					lease := acquired(t, a, 1)
 					time.Sleep(time.Minute)
-					st.Inject(faultstore.Fault{Kind: c.kind, Op: "put", Key: "seats"})
+					st.Inject(faultstore.Fault{Kind: c.kind, Op: "put", Key: "slots"})
 					go func() {
 						if c.left == "work" {
 							time.Sleep(4 * time.Second)
@@ -458,7 +458,7 @@ func TestCloseInTime(t *testing.T) {
 				began = time.Now()
 				lease := next()
 				if took := time.Since(began); took > leasehold.DefaultTTL/3+time.Second {
-					t.Errorf("the next had the seat after %v", took)
+					t.Errorf("the next had the slot after %v", took)
 				}
 				released(t, lease)
 				closed(t, b)
@@ -477,7 +477,7 @@ func TestCloseUnderAGivenSession(t *testing.T) {
 		}
 		s := newSemaphore(t, st, 1, &semaphore.Options{Session: session})
 		lease := acquired(t, s, 1)
-		st.Inject(faultstore.Fault{Kind: faultstore.Conflict, Op: "put", Key: "seats"})
+		st.Inject(faultstore.Fault{Kind: faultstore.Conflict, Op: "put", Key: "slots"})
 		done := make(chan error, 1)
 		go func() { done <- lease.Release(t.Context()) }()
 		synctest.Wait()
@@ -509,7 +509,7 @@ func (c endsLate) Err() error {
 	return nil
 }
 
-// TestGivesUpAsItComes: seats that came as their caller gave up are given back.
+// TestGivesUpAsItComes: slots that came as their caller gave up are given back.
 func TestGivesUpAsItComes(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
@@ -522,7 +522,7 @@ func TestGivesUpAsItComes(t *testing.T) {
 		opts.Session = session
 		s := newSemaphore(t, st, 1, opts)
 		ctx := endsLate{t.Context(), new(atomic.Bool)}
-		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "seats", When: func(faultstore.Call) bool {
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "slots", When: func(faultstore.Call) bool {
 			ctx.ended.Store(true)
 			return false
 		}})
@@ -567,7 +567,7 @@ func TestGivesUpEarly(t *testing.T) {
 		began := time.Now()
 		l := acquired(t, s, 1)
 		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("the third had its seat after %v", took)
+			t.Errorf("the third had its slot after %v", took)
 		}
 		all.Wait()
 		released(t, l)
@@ -599,7 +599,7 @@ func TestForeign(t *testing.T) {
 			"a newer semaphore": {`{"format":2}`, "upgrade leasehold"},
 		} {
 			st := memstore.New()
-			obj, err := st.Put(t.Context(), "seats", []byte(c.body), store.IfAbsent())
+			obj, err := st.Put(t.Context(), "slots", []byte(c.body), store.IfAbsent())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -611,9 +611,9 @@ func TestForeign(t *testing.T) {
 				if !errors.Is(err, leasehold.ErrForeignObject) {
 					t.Errorf("%s: %v", what, err)
 				}
-				says(t, what, err, "mem:///seats", c.says, "it was left as it is")
+				says(t, what, err, "mem:///slots", c.says, "it was left as it is")
 			}
-			if now, err := st.Get(t.Context(), "seats", ""); err != nil || now.Version != obj.Version || string(now.Body) != c.body {
+			if now, err := st.Get(t.Context(), "slots", ""); err != nil || now.Version != obj.Version || string(now.Body) != c.body {
 				t.Errorf("%s: it is %+v, %v", what, now, err)
 			}
 			closed(t, s)
@@ -625,12 +625,12 @@ func TestForeign(t *testing.T) {
 // only the caller who was second is refused. Its session used to end, and with it every other lease of the process.
 func TestTwoKinds(t *testing.T) {
 	for _, late := range []string{"lock", "election", "semaphore"} {
-		slow := faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "seats", Delay: time.Second}
+		slow := faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "slots", Delay: time.Second}
 		t.Run(late, func(t *testing.T) {
 			leasetest.Bubble(t, func(t *testing.T) { testTwoKinds(t, late, slow) })
 		})
 		t.Run(late+" after a conflict", func(t *testing.T) {
-			conflict := faultstore.Fault{Kind: faultstore.Conflict, Op: "put", Key: "seats", Nth: 1}
+			conflict := faultstore.Fault{Kind: faultstore.Conflict, Op: "put", Key: "slots", Nth: 1}
 			leasetest.Bubble(t, func(t *testing.T) { testTwoKinds(t, late, conflict, slow) })
 		})
 	}
@@ -662,16 +662,16 @@ func testTwoKinds(t *testing.T, late string, faults ...faultstore.Fault) {
 		if late == "semaphore" {
 			body = `{"format":1,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`
 		}
-		if _, wrong := mem.Put(t.Context(), "seats", []byte(body), store.IfAbsent()); wrong != nil {
+		if _, wrong := mem.Put(t.Context(), "slots", []byte(body), store.IfAbsent()); wrong != nil {
 			t.Error(wrong)
 		}
 	}()
 	switch late {
 	case "lock":
-		_, err = lock(st, "seats", session).Acquire(t.Context())
+		_, err = lock(st, "slots", session).Acquire(t.Context())
 	case "election":
 		var e *leasehold.Election
-		if e, err = leasehold.NewElection(st, "seats", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Session: session}}); err == nil {
+		if e, err = leasehold.NewElection(st, "slots", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Session: session}}); err == nil {
 			_, err = e.Campaign(t.Context())
 		}
 	case "semaphore":
@@ -689,7 +689,7 @@ func testTwoKinds(t *testing.T, late string, faults ...faultstore.Fault) {
 	}
 }
 
-// TestDeleted: when somebody deletes the object nobody gets a seat before the sessions of those are over who
+// TestDeleted: when somebody deletes the object nobody gets a slot before the sessions of those are over who
 // held some. Those who notice lose their leases, and it is logged.
 func TestDeleted(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
@@ -701,21 +701,21 @@ func TestDeleted(t *testing.T) {
 		got := make(chan *leasehold.Lease, 1)
 		go func() { got <- acquired(t, b, 1) }()
 		time.Sleep(time.Minute)
-		if err := st.Delete(t.Context(), "seats"); err != nil {
+		if err := st.Delete(t.Context(), "slots"); err != nil {
 			t.Fatal(err)
 		}
 		<-aware.Done()
 		says(t, "the one that noticed", aware.Err(), "the lease was lost", "was deleted")
 		time.Sleep(time.Hour)
 		if !unaware.Valid() || len(got) != 0 {
-			t.Fatalf("the one that did not: %v; others have seats: %d", unaware.Err(), len(got))
+			t.Fatalf("the one that did not: %v; others have slots: %d", unaware.Err(), len(got))
 		}
 		if err := aware.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("released: %v", err)
 		}
 		time.Sleep(time.Hour)
 		if !unaware.Valid() || len(got) != 0 {
-			t.Fatalf("the one that did not: %v; others have seats: %d", unaware.Err(), len(got))
+			t.Fatalf("the one that did not: %v; others have slots: %d", unaware.Err(), len(got))
 		}
 		released(t, unaware)
 		closed(t, a) // its session is over
@@ -725,7 +725,7 @@ func TestDeleted(t *testing.T) {
 			t.Errorf("after %v: the token %d after %d", took, l.Token(), aware.Token())
 		}
 		synctest.Wait()
-		if text := log.String(); strings.Count(text, "the semaphore's object was deleted") != 1 || !strings.Contains(text, "semaphore=mem:///seats") {
+		if text := log.String(); strings.Count(text, "the semaphore's object was deleted") != 1 || !strings.Contains(text, "semaphore=mem:///slots") {
 			t.Errorf("the log: %s", text)
 		}
 		released(t, l)
@@ -744,9 +744,9 @@ func TestExisting(t *testing.T) {
 			if !errors.Is(err, store.ErrNotExist) {
 				t.Errorf("%v", err)
 			}
-			says(t, "absent", err, "the semaphore mem:///seats is to exist already, and does not")
+			says(t, "absent", err, "the semaphore mem:///slots is to exist already, and does not")
 		}
-		if info, err := s.Inspect(t.Context()); err != nil || info.Exists || info.Key != "seats" {
+		if info, err := s.Inspect(t.Context()); err != nil || info.Exists || info.Key != "slots" {
 			t.Errorf("it looks like %+v, %v", info, err)
 		}
 		time.Sleep(time.Millisecond)
@@ -763,9 +763,9 @@ func TestRefusedForGood(t *testing.T) {
 		for what, f := range map[string]faultstore.Fault{
 			"all":           {Kind: faultstore.Denied},
 			"writes":        {Kind: faultstore.Denied, Op: "put"},
-			"the table":     {Kind: faultstore.Denied, Key: "seats"},
-			"to read it":    {Kind: faultstore.Denied, Key: "seats", Op: "get"},
-			"to write it":   {Kind: faultstore.Denied, Key: "seats", Op: "put"},
+			"the table":     {Kind: faultstore.Denied, Key: "slots"},
+			"to read it":    {Kind: faultstore.Denied, Key: "slots", Op: "get"},
+			"to write it":   {Kind: faultstore.Denied, Key: "slots", Op: "put"},
 			"the session's": {Kind: faultstore.Denied, Key: "sessions/*"},
 		} {
 			st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{f}})
@@ -777,7 +777,7 @@ func TestRefusedForGood(t *testing.T) {
 				if !errors.Is(err, store.ErrDenied) {
 					t.Errorf("%s: %v", what, err)
 				}
-				says(t, what, err, "the semaphore mem://", "/seats: ")
+				says(t, what, err, "the semaphore mem://", "/slots: ")
 			}
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("%s: it took %v", what, took)
@@ -791,7 +791,7 @@ func TestRefusedForGood(t *testing.T) {
 	})
 }
 
-// TestFailsForNow: a store that fails for a while keeps those who want seats waiting, and says so once a minute.
+// TestFailsForNow: a store that fails for a while keeps those who want slots waiting, and says so once a minute.
 func TestFailsForNow(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
@@ -803,7 +803,7 @@ func TestFailsForNow(t *testing.T) {
 		var kept *leasehold.Lease
 		for _, c := range []struct{ what, op, key string }{
 			{"no session yet", "", ""},
-			{"a session", "", "seats"},
+			{"a session", "", "slots"},
 			{"reads", "get", ""},
 		} {
 			what := c.what
@@ -897,7 +897,7 @@ func TestDo(t *testing.T) {
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, 7)
 		err := s.Do(ctx, 1, func(ctx context.Context, l *leasehold.Lease) error {
-			if ctx.Value(key{}) != 7 || l.Context().Value(key{}) != 7 || !l.Valid() || leasehold.Internal.Core(l).Of().Weight() != 1 || l.Key() != "seats" {
+			if ctx.Value(key{}) != 7 || l.Context().Value(key{}) != 7 || !l.Valid() || leasehold.Internal.Core(l).Of().Weight() != 1 || l.Key() != "slots" {
 				t.Errorf("the lease is %+v", l)
 			}
 			return broken
@@ -995,7 +995,7 @@ func TestSuspended(t *testing.T) {
 	})
 }
 
-// TestSuspendedWhileAcquiring: a seat that is granted while the machine sleeps for longer than the session
+// TestSuspendedWhileAcquiring: a slot that is granted while the machine sleeps for longer than the session
 // lasts is no lease.
 func TestSuspendedWhileAcquiring(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
@@ -1005,7 +1005,7 @@ func TestSuspendedWhileAcquiring(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newSemaphore(t, st, 1, &semaphore.Options{Session: session})
-		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "seats", When: func(faultstore.Call) bool {
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "slots", When: func(faultstore.Call) bool {
 			leasetest.Slept.Store(int64(time.Hour))
 			return false
 		}})
@@ -1016,7 +1016,7 @@ func TestSuspendedWhileAcquiring(t *testing.T) {
 	})
 }
 
-// TestAbandon: a lease that is abandoned ends at once, and keeps its seats until it is released.
+// TestAbandon: a lease that is abandoned ends at once, and keeps its slots until it is released.
 func TestAbandon(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
@@ -1129,21 +1129,21 @@ func TestFence(t *testing.T) {
 }
 
 // TestReleaseUnanswered: where the store does not say for a TTL that a release has landed, it says so, and the
-// session ends, since nobody else could free the seat.
+// session ends, since nobody else could free the slot.
 func TestReleaseUnanswered(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		var log leasetest.Log
 		s := newSemaphore(t, st, 2, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		l, other := acquired(t, s, 1), acquired(t, s, 1)
-		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "seats"})
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "slots"})
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := l.Release(short)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("before its end: %v", err)
 		}
-		says(t, "before its end", err, "/seats is under way and not confirmed yet")
+		says(t, "before its end", err, "/slots is under way and not confirmed yet")
 		if l.Valid() || !errors.Is(l.Err(), leasehold.ErrReleased) {
 			t.Errorf("before its end it is valid: %v", l.Err())
 		}
@@ -1152,7 +1152,7 @@ func TestReleaseUnanswered(t *testing.T) {
 		if took := time.Since(began); took > leasehold.DefaultTTL {
 			t.Errorf("it took %v", took)
 		}
-		says(t, "unanswered", err, "the seat in mem://", "/seats may still be taken for held, until the end of its session")
+		says(t, "unanswered", err, "the slots in mem://", "/slots may still be taken for held, until the end of its session")
 		if errors.Is(err, leasehold.ErrLost) || !errors.Is(l.Err(), leasehold.ErrReleased) {
 			t.Errorf("released: %v; the lease: %v", err, l.Err())
 		}
@@ -1179,7 +1179,7 @@ func TestCloseOfAnOrphan(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		s := newSemaphore(t, st, 2, nil)
 		l, other := acquired(t, s, 1), acquired(t, s, 1)
-		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "seats"})
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "slots"})
 		says(t, "released", l.Release(t.Context()), "may still be taken for held")
 		<-other.Done()
 		if err := other.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
@@ -1193,7 +1193,7 @@ func TestCloseOfAnOrphan(t *testing.T) {
 }
 
 // TestReleaseUnreachable: while the store cannot be reached at all, a session ends before its table has tried for a
-// TTL. The release says that the seat may be taken for held; it used to return nil.
+// TTL. The release says that the slot may be taken for held; it used to return nil.
 func TestReleaseUnreachable(t *testing.T) {
 	for _, title := range []string{"a session of its own", "one that is given"} {
 		t.Run(title, func(t *testing.T) {
@@ -1218,7 +1218,7 @@ func TestReleaseUnreachable(t *testing.T) {
 				if took := time.Since(began); took > leasehold.DefaultTTL {
 					t.Errorf("it took %v", took)
 				}
-				says(t, "unreachable", err, "the seat in mem://", "may still be taken for held, until the end of its session is known to others")
+				says(t, "unreachable", err, "the slots in mem://", "may still be taken for held, until the end of its session is known to others")
 				if !errors.Is(err, leasehold.ErrSessionOver) || errors.Is(err, leasehold.ErrLost) || !errors.Is(l.Err(), leasehold.ErrReleased) {
 					t.Errorf("released: %v; the lease: %v", err, l.Err())
 				}
@@ -1323,7 +1323,7 @@ func TestTraceThatHangs(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		for _, want := range []string{"a function of a Trace does not return", "function=Lost", "begins again at the end of the line"} {
+		for _, want := range []string{"a function of a Trace does not return", "function=Lost", "begins again at the end of the queue"} {
 			if n := strings.Count(log.String(), want); n != 1 {
 				t.Errorf("%d times %q in the log:\n%s", n, want, log.String())
 			}
@@ -1332,7 +1332,7 @@ func TestTraceThatHangs(t *testing.T) {
 		_ = lease.Release(t.Context())
 		_ = s.Close(t.Context()) // the first session was lost
 		synctest.Wait()
-		for _, of := range []string{`lock="mem:// behind faults of seed 0/sessions/`, `semaphore="mem:// behind faults of seed 0/seats"`} {
+		for _, of := range []string{`lock="mem:// behind faults of seed 0/sessions/`, `semaphore="mem:// behind faults of seed 0/slots"`} {
 			if !strings.Contains(log.String(), `msg="lease lost" `+of) {
 				t.Errorf("the log does not say that the lease of %s was lost: %s", of, &log)
 			}
@@ -1402,7 +1402,7 @@ func TestReleasedWithin(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		s := newSemaphore(t, st, 1, nil)
-		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Key: "seats", Delay: time.Second})
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Key: "slots", Delay: time.Second})
 		for what, with := range map[string]func(ctx context.Context, l *leasehold.Lease) context.Context{
 			"another context":  func(context.Context, *leasehold.Lease) context.Context { return t.Context() },
 			"its own":          func(_ context.Context, l *leasehold.Lease) context.Context { return l.Context() },
@@ -1456,13 +1456,13 @@ func TestReleaseAfterItsContext(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		l := acquired(t, s, 1)
-		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Key: "seats", Delay: 2 * time.Second})
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Key: "slots", Delay: 2 * time.Second})
 		if err := l.Release(ended); err != nil {
 			t.Errorf("released in two seconds: %v", err)
 		}
 		st.Clear()
 		l = acquired(t, s, 1)
-		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "seats"})
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "slots"})
 		began := time.Now()
 		err := l.Release(ended)
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 5*time.Second {
@@ -1473,7 +1473,7 @@ func TestReleaseAfterItsContext(t *testing.T) {
 	})
 }
 
-// TestTryAnotherSize: whether or not there is a seat, and a session, one that was configured differently is told so.
+// TestTryAnotherSize: whether or not there is a slot, and a session, one that was configured differently is told so.
 func TestTryAnotherSize(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
@@ -1520,7 +1520,7 @@ func TestRolledBack(t *testing.T) {
 		s := newSemaphore(t, st, 1, nil)
 		l := acquired(t, s, 1)
 		released(t, l)
-		old, err := st.Get(t.Context(), "seats", "")
+		old, err := st.Get(t.Context(), "slots", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1530,11 +1530,11 @@ func TestRolledBack(t *testing.T) {
 			last = l.Token()
 			released(t, l)
 		}
-		now, err := st.Get(t.Context(), "seats", "")
+		now, err := st.Get(t.Context(), "slots", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = st.Put(t.Context(), "seats", old.Body, store.IfMatch(now.Version)); err != nil {
+		if _, err = st.Put(t.Context(), "slots", old.Body, store.IfMatch(now.Version)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -1565,7 +1565,7 @@ func TestRolledBackAfterALook(t *testing.T) {
 			st := memstore.New()
 			other, s := newSemaphore(t, st, 1, nil), newSemaphore(t, st, 1, nil)
 			released(t, acquired(t, other, 1))
-			old, err := st.Get(t.Context(), "seats", "")
+			old, err := st.Get(t.Context(), "slots", "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1575,11 +1575,11 @@ func TestRolledBackAfterALook(t *testing.T) {
 			look(t, s)
 			released(t, l)
 			closed(t, other)
-			now, err := st.Get(t.Context(), "seats", "")
+			now, err := st.Get(t.Context(), "slots", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err = st.Put(t.Context(), "seats", old.Body, store.IfMatch(now.Version)); err != nil {
+			if _, err = st.Put(t.Context(), "slots", old.Body, store.IfMatch(now.Version)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -1595,7 +1595,7 @@ func TestRolledBackAfterALook(t *testing.T) {
 // TestTroubleIsLogged: a program that says nothing of a Logger learns why it waits for a store that cannot be reached,
 // be it for its session or for the table.
 func TestTroubleIsLogged(t *testing.T) {
-	for what, key := range map[string]string{"its session": "sessions/*", "the table": "seats"} {
+	for what, key := range map[string]string{"its session": "sessions/*", "the table": "slots"} {
 		leasetest.Bubble(t, func(t *testing.T) {
 			var text leasetest.Log
 			leasetest.LogByDefault(t, &text)
@@ -1643,7 +1643,7 @@ func TestTryAcquireWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A line that is full is full, and says so; and whoever leaves can still give all of it seats. A grant
+// A queue that is full is full, and says so; and whoever leaves can still give all of it slots. A grant
 // makes an entry longer, so a writer that had as many readers behind it as there was room for could not be
 // released.
 func TestFull(t *testing.T) {

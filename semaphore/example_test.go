@@ -17,13 +17,13 @@ func Example() {
 		log.Fatal(err)
 	}
 	err = sem.Do(ctx, 1, func(_ context.Context, lease *leasehold.Lease) error {
-		fmt.Println("a seat:", lease.Valid())
+		fmt.Println("a slot:", lease.Valid())
 		return nil
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Output: a seat: true
+	// Output: a slot: true
 }
 
 func ExampleRWLock() {

@@ -42,7 +42,7 @@ func (d *driver) tell(a queue.Tell) {
 		}
 		if err != nil && s.complained != a.Address {
 			s.complained = a.Address // warn only once, since it does no harm
-			d.opts.Logger.Warn("a process does not hear that the line has changed, and finds out by looking",
+			d.opts.Logger.Warn("a process does not hear that the queue has changed, and finds out by looking",
 				"semaphore", d.at().String(), "address", a.Address, "error", err)
 		}
 	}()

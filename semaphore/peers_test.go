@@ -66,7 +66,7 @@ func (w *words) Changed(ctx context.Context, address, key string, version store.
 	return nil
 }
 
-// Whoever joins tells the holder, and whoever leaves the process that has the seat now, and nobody else; that one looks
+// Whoever joins tells the holder, and whoever leaves the process that has the slot now, and nobody else; that one looks
 // at once. A word that does not arrive costs time, and each process complains of it once.
 func TestPeers(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestPeers(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			opts := net.options(true, name)
 			opts.TTL, opts.Logger = time.Hour, slog.New(slog.NewTextHandler(&logged, nil))
-			l, err := semaphore.NewLock(st, "seats", opts)
+			l, err := semaphore.NewLock(st, "slots", opts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestPeers(t *testing.T) {
 			t.Errorf("it heard after %v", took)
 		}
 		time.Sleep(net.take) // a look of its own may have come first
-		if fmt.Sprint(net.said) != "[a seats a seats b seats]" {
+		if fmt.Sprint(net.said) != "[a slots a slots b slots]" {
 			t.Errorf("said: %q", net.said)
 		}
 		// A liar is heeded once until the table changes.
@@ -134,7 +134,7 @@ func TestPeers(t *testing.T) {
 	})
 }
 
-// Close waits for the words that are on their way, or the process that has the seat would look for it.
+// Close waits for the words that are on their way, or the process that has the slot would look for it.
 func TestCloseWaitsForWords(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
@@ -153,7 +153,7 @@ func TestCloseWaitsForWords(t *testing.T) {
 			t.Errorf("closed: %v", err)
 		}
 		closed(t, a)
-		if fmt.Sprint(net.said) != "[a seats b seats]" {
+		if fmt.Sprint(net.said) != "[a slots b slots]" {
 			t.Errorf("said: %q", net.said)
 		}
 		released(t, <-got)
@@ -227,12 +227,12 @@ func TestHolderLooksAhead(t *testing.T) {
 			{Kind: faultstore.DelayAfter, Delay: 10 * time.Millisecond},
 		}})
 		ours := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
-			{Kind: faultstore.Unavailable, Op: "get", Key: "seats", When: func(faultstore.Call) bool { return fails.Load() }},
+			{Kind: faultstore.Unavailable, Op: "get", Key: "slots", When: func(faultstore.Call) bool { return fails.Load() }},
 		}})
 		net := &words{take: time.Millisecond}
 		opts := net.options(true, "holder")
 		opts.TTL, opts.Trace = time.Hour, leasetest.OnTrouble(func(err error) { t.Errorf("told of %v", err) })
-		l, err := semaphore.NewLock(ours, "seats", opts)
+		l, err := semaphore.NewLock(ours, "slots", opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func TestHolderLooksAhead(t *testing.T) {
 		}
 		sent := func() (all int) {
 			for _, e := range ours.Log() {
-				if e.Key == "seats" {
+				if e.Key == "slots" {
 					all++
 				}
 			}
@@ -259,7 +259,7 @@ func TestHolderLooksAhead(t *testing.T) {
 				name := fmt.Sprint(i)
 				opts := net.options(true, name)
 				opts.TTL = time.Hour
-				other, err := semaphore.NewLock(st, "seats", opts)
+				other, err := semaphore.NewLock(st, "slots", opts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -306,20 +306,20 @@ func TestHolderLooksAhead(t *testing.T) {
 	})
 }
 
-// An address that is not for a line of many is refused, and only where entries would carry it.
+// An address that is not for a queue of many is refused, and only where entries would carry it.
 func TestLongAddress(t *testing.T) {
 	t.Parallel()
 	opts := (&words{}).options(true, strings.Repeat("x", 513))
 	opts.Holder = "h"
-	if _, err := semaphore.New(memstore.New(), "seats", 1, opts); err == nil || !strings.Contains(err.Error(), "513 bytes, more than 512") {
+	if _, err := semaphore.New(memstore.New(), "slots", 1, opts); err == nil || !strings.Contains(err.Error(), "513 bytes, more than 512") {
 		t.Errorf("made: %v", err)
 	}
 	opts.Address = strings.Repeat("x", 512)
-	if _, err := semaphore.New(memstore.New(), "seats", 1, opts); err != nil {
+	if _, err := semaphore.New(memstore.New(), "slots", 1, opts); err != nil {
 		t.Error(err)
 	}
 	opts.Peers, opts.Address = nil, strings.Repeat("x", 513)
-	if _, err := semaphore.New(memstore.New(), "seats", 1, opts); err != nil {
+	if _, err := semaphore.New(memstore.New(), "slots", 1, opts); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,5 +2,5 @@
 
 package semaphore_test
 
-// many is how many wait in a test of a long line: with the race detector less than without.
+// many is how many wait in a test of a long queue: with the race detector less than without.
 const many = 20

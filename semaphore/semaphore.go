@@ -88,7 +88,7 @@ type Peers interface {
 }
 
 // MaxSize is the maximum size of a semaphore: 2^30.
-const MaxSize = record.MaxSeats
+const MaxSize = record.MaxSlots
 
 // A Semaphore is one process's part in a semaphore: an object in a store whose leases hold
 // at most a certain weight at a time. Share it among goroutines; their concurrent requests
@@ -243,13 +243,13 @@ type Info struct {
 	Exists  bool // if false, the rest is zero
 	Size    int
 	Token   leasehold.Token // of the last grant
-	Holders []Seat
-	Waiters []Seat // in order: the first is the next
+	Holders []Entry
+	Waiters []Entry // in order: the first is the next
 	Version store.Version
 }
 
-// A Seat is an entry in a semaphore: the slots that one caller holds or waits for.
-type Seat struct {
+// An Entry is the slots of a semaphore that one caller holds or waits for.
+type Entry struct {
 	ID      string // of this caller and this acquisition
 	Holder  string
 	Session string // the key of its session's object
@@ -273,16 +273,16 @@ func (i Info) Taken() (sum int) {
 }
 
 func infoOf(key string, t record.Table) Info {
-	seats := func(of []record.Seat) (all []Seat) {
+	entries := func(of []record.Entry) (all []Entry) {
 		for _, s := range of {
-			all = append(all, Seat{
+			all = append(all, Entry{
 				ID: s.ID, Holder: s.Holder, Session: s.Session, Weight: int(s.Weight),
 				Token: leasehold.Token(s.Token), Since: s.Since,
 			})
 		}
 		return all
 	}
-	return Info{Key: key, Exists: true, Size: int(t.Size), Token: leasehold.Token(t.Token), Holders: seats(t.Holders), Waiters: seats(t.Waiters)}
+	return Info{Key: key, Exists: true, Size: int(t.Size), Token: leasehold.Token(t.Token), Holders: entries(t.Holders), Waiters: entries(t.Waiters)}
 }
 
 // Errors of this package, besides those of package leasehold.
@@ -300,7 +300,7 @@ type HeldError struct{ Info Info }
 
 func (e *HeldError) Error() string {
 	i := e.Info
-	text := fmt.Sprintf("the semaphore %s has %d of %d seats taken", i.Key, i.Taken(), i.Size)
+	text := fmt.Sprintf("%d of %d slots of the semaphore %s are taken", i.Taken(), i.Size, i.Key)
 	if len(i.Holders) > 0 {
 		text += fmt.Sprintf(", by %s", i.Holders[0].Holder)
 	}

@@ -28,7 +28,7 @@ import (
 
 func newSemaphore(t *testing.T, st store.Store, size int, opts *semaphore.Options) *semaphore.Semaphore {
 	t.Helper()
-	s, err := semaphore.New(st, "seats", size, opts)
+	s, err := semaphore.New(st, "slots", size, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestOneWriteForMany(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := leasetest.RequestsFor(st, "seats")
+		before := leasetest.RequestsFor(st, "slots")
 		leases := make(chan *leasehold.Lease, 50)
 		for range 50 {
 			go func() {
@@ -125,7 +125,7 @@ func TestOneWriteForMany(t *testing.T) {
 			all.Go(func() { released(t, l) })
 		}
 		all.Wait()
-		if sent := leasetest.RequestsFor(st, "seats") - before; sent > 4 {
+		if sent := leasetest.RequestsFor(st, "slots") - before; sent > 4 {
 			t.Errorf("50 acquisitions and releases took %d requests", sent)
 		}
 		released(t, first)
@@ -133,7 +133,7 @@ func TestOneWriteForMany(t *testing.T) {
 	})
 }
 
-// A process that is gone loses its seats and its place in the line after a TTL and margin.
+// A process that is gone loses its slots and its place in the queue after a TTL and margin.
 func TestDeadHolder(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
@@ -190,7 +190,7 @@ func TestDeadHolder(t *testing.T) {
 }
 
 // A writer among readers that come and go gets its turn after those that came before it, and before those that came
-// when it stood in line.
+// when it stood in the queue.
 func TestWriterAmongReaders(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
@@ -213,7 +213,7 @@ func TestWriterAmongReaders(t *testing.T) {
 		all := []closer{w}
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		var later []leasehold.Token // of readers that came when the writer stood in line
+		var later []leasehold.Token // of readers that came when the writer stood in the queue
 		readers := 0
 		for i := range 25 {
 			l := newLock(nil)
@@ -270,7 +270,7 @@ func TestWriterAmongReaders(t *testing.T) {
 	})
 }
 
-// Who does not wait is told at once who holds the seats, and leaves nothing behind.
+// Who does not wait is told at once who holds the slots, and leaves nothing behind.
 func TestTry(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
@@ -386,7 +386,7 @@ func TestRestsWhileItBegins(t *testing.T) {
 	})
 }
 
-// Whoever does not wait, and finds no seat, begins no session for that: each run of a cron job used to
+// Whoever does not wait, and finds no slot, begins no session for that: each run of a cron job used to
 // leave an object behind. A store that fails ends the attempt, as it does that for a lock: it used to go
 // on for as long as the store failed.
 func TestTryLeavesNothing(t *testing.T) {
@@ -505,11 +505,11 @@ func TestWaitOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// soonSeated bounds how long it takes those who have been given seats together with the head of the line to
+// soonGranted bounds how long it takes those who have been given slots together with the head of the queue to
 // find out.
-const soonSeated = leasehold.DefaultTTL/3*5/4 + time.Second
+const soonGranted = leasehold.DefaultTTL/3*5/4 + time.Second
 
-// Readers who wait for a writer get their seats by one write, and know it soon. Where seats are held for long all
+// Readers who wait for a writer get their slots by one write, and know it soon. Where slots are held for long all
 // but the first used to find out two minutes later.
 func TestReadersTogether(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
@@ -547,23 +547,23 @@ func TestReadersTogether(t *testing.T) {
 			for range n {
 				released(t, <-late)
 			}
-			if took := time.Since(began); took > soonSeated {
-				t.Errorf("after the writer's release it took %v until the last reader had its seat", took)
+			if took := time.Since(began); took > soonGranted {
+				t.Errorf("after the writer's release it took %v until the last reader had its slot", took)
 			}
 		}
 		closed(t, all...)
 	})
 }
 
-// Seats of several that die at one moment are in use again together. Each waiter in turn used to become the head and
-// to begin to wait for the next one's end then, and three seats took three TTLs and longer.
+// Slots of several that die at one moment are in use again together. Each waiter in turn used to become the head and
+// to begin to wait for the next one's end then, and three slots took three TTLs and longer.
 func TestDeadTogether(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		net := faultstore.Wrap(st, nil)
 		first := newSemaphore(t, st, 3, nil)
 		held := acquired(t, first, 3)
-		time.Sleep(10 * time.Minute) // so seats are held for long
+		time.Sleep(10 * time.Minute) // so slots are held for long
 		released(t, held)
 		closed(t, first)
 		for range 3 {
@@ -586,16 +586,16 @@ func TestDeadTogether(t *testing.T) {
 		leases := []*leasehold.Lease{<-got, <-got, <-got}
 		// The one that is watched is late by two thirds of a TTL, and then all are watched for a TTL and margin.
 		const dead = leasehold.DefaultTTL*2/3 + leasehold.DefaultTTL*13/12 + leasehold.DefaultTTL/3
-		if took := time.Since(began); took > dead+soonSeated {
-			t.Errorf("it took %v until all three seats were in use", took)
+		if took := time.Since(began); took > dead+soonGranted {
+			t.Errorf("it took %v until all three slots were in use", took)
 		}
 		released(t, leases...)
 	})
 }
 
-// TestManyDeadTogether: when the holder and all before a waiter die at one moment, it has the seat in a time that
+// TestManyDeadTogether: when the holder and all before a waiter die at one moment, it has the slot in a time that
 // does not depend on how many they were. It took up to 13 minutes: a waiter far behind looked every few minutes, and began
-// to watch anew with each dead one that was given the seat.
+// to watch anew with each dead one that was given the slot.
 func TestManyDeadTogether(t *testing.T) {
 	for _, dead := range []int{3, 10, 40} {
 		t.Run(strconv.Itoa(dead), func(t *testing.T) {
@@ -614,7 +614,7 @@ func TestManyDeadTogether(t *testing.T) {
 					s := newSemaphore(t, net, 1, nil)
 					all.Go(func() {
 						if _, err := s.Acquire(ctx, 1); err == nil {
-							t.Error("one of the dead has the seat")
+							t.Error("one of the dead has the slot")
 						}
 					})
 					time.Sleep(100 * time.Millisecond)
@@ -631,7 +631,7 @@ func TestManyDeadTogether(t *testing.T) {
 				const most = leasehold.DefaultTTL*8/5*2*5/4 + leasehold.DefaultTTL*13/12 + leasehold.DefaultTTL/3
 				took, requests := time.Since(began), len(own.Log())-asked
 				t.Logf("%d dead: %v, %d requests", dead, took, requests)
-				if took > most+soonSeated {
+				if took > most+soonGranted {
 					t.Errorf("it took %v, more than %v", took, most)
 				}
 				if limit := 100 + 20*dead; requests > limit {
@@ -646,12 +646,12 @@ func TestManyDeadTogether(t *testing.T) {
 }
 
 // A turn that a caller of the same process gives to the next one costs the write that does it, and no looks: they would
-// find nothing that the process has not written. The line is made by one write, too.
+// find nothing that the process has not written. The queue is made by one write, too.
 func TestTurnsOfOneProcess(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		const callers, hold = 100, 20 * time.Millisecond
 		st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayAfter, Delay: 4 * time.Millisecond}}})
-		l, err := semaphore.NewLock(st, "seats", nil)
+		l, err := semaphore.NewLock(st, "slots", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -686,8 +686,8 @@ type crowd struct {
 	requests, unfair float64
 }
 
-// Of those that come at one moment each has got into the line before those who had their turn have come back often:
-// the longest wait is not much longer than the mean, which the first turns shorten, since the line forms then.
+// Of those that come at one moment each has got into the queue before those who had their turn have come back often:
+// the longest wait is not much longer than the mean, which the first turns shorten, since the queue forms then.
 func TestComeAtOnce(t *testing.T) { comeAtOnce(t, crowd{many: 40, requests: 14, unfair: 3.2}) }
 
 func comeAtOnce(t *testing.T, c crowd) {
@@ -737,7 +737,7 @@ func TestLeaveABusyStore(t *testing.T) {
 		took := make([]time.Duration, readers)
 		for i := range readers {
 			all.Go(func() {
-				l, err := semaphore.NewRWLock(slow, "seats", &semaphore.Options{Holder: fmt.Sprint(i)})
+				l, err := semaphore.NewRWLock(slow, "slots", &semaphore.Options{Holder: fmt.Sprint(i)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -822,7 +822,7 @@ func rush(t *testing.T, st store.Store, many int) *rushed {
 	var all sync.WaitGroup
 	for i := range many {
 		all.Go(func() {
-			l, err := semaphore.NewLock(st, "seats", &semaphore.Options{Holder: fmt.Sprint(i)})
+			l, err := semaphore.NewLock(st, "slots", &semaphore.Options{Holder: fmt.Sprint(i)})
 			if err != nil {
 				t.Error(err)
 				return
@@ -858,7 +858,7 @@ type traffic struct{ table, watch int }
 func count(st *faultstore.Store) (n traffic) {
 	for _, e := range st.Log() {
 		switch {
-		case e.Key == "seats":
+		case e.Key == "slots":
 			n.table++
 		case e.Op == "get":
 			n.watch++
@@ -878,7 +878,7 @@ func TestShown(t *testing.T) {
 			host = "unknown"
 		}
 		info, err := s.Inspect(t.Context())
-		if err != nil || len(info.Holders) != 1 || info.Key != "seats" || !info.Exists || info.Size != semaphore.MaxSize || info.Token != l.Token() || info.Version == "" {
+		if err != nil || len(info.Holders) != 1 || info.Key != "slots" || !info.Exists || info.Size != semaphore.MaxSize || info.Token != l.Token() || info.Version == "" {
 			t.Fatalf("it looks like %+v, %v", info, err)
 		}
 		h := info.Holders[0]
@@ -890,16 +890,16 @@ func TestShown(t *testing.T) {
 	})
 }
 
-// TestWhoHolds: the error of an acquisition that finds no seat says whose the seats are.
+// TestWhoHolds: the error of an acquisition that finds no slot says whose the slots are.
 func TestWhoHolds(t *testing.T) {
 	for _, c := range []struct {
 		weights []int
 		waits   int
 		says    string
 	}{
-		{[]int{3}, 0, "the semaphore seats has 3 of 3 seats taken, by p0"},
-		{[]int{1, 2}, 0, "the semaphore seats has 3 of 3 seats taken, by p0 and 1 more"},
-		{[]int{1, 1}, 2, "the semaphore seats has 2 of 3 seats taken, by p0 and 1 more, and 1 wait"},
+		{[]int{3}, 0, "3 of 3 slots of the semaphore slots are taken, by p0"},
+		{[]int{1, 2}, 0, "3 of 3 slots of the semaphore slots are taken, by p0 and 1 more"},
+		{[]int{1, 1}, 2, "2 of 3 slots of the semaphore slots are taken, by p0 and 1 more, and 1 wait"},
 		{nil, 0, ""},
 		{[]int{1}, 0, ""},
 	} {
@@ -973,7 +973,7 @@ func TestLooksByItsTTL(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Hour)
-		if n := last.Counts().Get - leasetest.RequestsFor(last, "seats"); n < 2 || n > 20 {
+		if n := last.Counts().Get - leasetest.RequestsFor(last, "slots"); n < 2 || n > 20 {
 			t.Errorf("the last looks %d times in an hour at the session of the one before it", n)
 		}
 		released(t, held)
@@ -1003,19 +1003,19 @@ func TestSessionNotClosed(t *testing.T) {
 // TestNoLock: what makes no semaphore makes no lock.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
-	if l, err := semaphore.NewLock(nil, "seats", nil); l != nil || err == nil {
+	if l, err := semaphore.NewLock(nil, "slots", nil); l != nil || err == nil {
 		t.Errorf("there is a lock: %v", err)
 	}
-	if l, err := semaphore.NewRWLock(nil, "seats", nil); l != nil || err == nil {
+	if l, err := semaphore.NewRWLock(nil, "slots", nil); l != nil || err == nil {
 		t.Errorf("there is a reader/writer lock: %v", err)
 	}
 }
 
-// TestReader: a reader takes one seat of many, and one that waits looks when it is told that it has its own.
+// TestReader: a reader takes one slot of many, and one that waits looks when it is told that it has its own.
 func TestReader(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
-		l, err := semaphore.NewRWLock(st, "seats", nil)
+		l, err := semaphore.NewRWLock(st, "slots", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1047,10 +1047,10 @@ func TestReader(t *testing.T) {
 			got <- r
 		}()
 		time.Sleep(time.Hour) // by now it looks every few seconds
-		before := leasetest.RequestsFor(st, "seats")
+		before := leasetest.RequestsFor(st, "slots")
 		l.Changed("a word")
 		synctest.Wait()
-		if n := leasetest.RequestsFor(st, "seats") - before; n != 1 {
+		if n := leasetest.RequestsFor(st, "slots") - before; n != 1 {
 			t.Errorf("it looked %d times", n)
 		}
 		released(t, w)
@@ -1078,7 +1078,7 @@ func TestSaysNothing(t *testing.T) {
 			t.Errorf("all was well, and it says %s", &log)
 		}
 		do(func() { st.Inject(faultstore.Fault{Kind: faultstore.Unavailable}) })
-		if !strings.Contains(log.String(), "seats were not released") {
+		if !strings.Contains(log.String(), "slots were not released") {
 			t.Errorf("it says %s", &log)
 		}
 		st.Clear()
@@ -1088,14 +1088,14 @@ func TestSaysNothing(t *testing.T) {
 	})
 }
 
-// TestGivesUpOfNobody: one that gives up because the store fails is not told that somebody holds seats, if nobody
+// TestGivesUpOfNobody: one that gives up because the store fails is not told that somebody holds slots, if nobody
 // does.
 func TestGivesUpOfNobody(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		s := newSemaphore(t, st, 1, nil)
 		released(t, acquired(t, s, 1))
-		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: "seats"})
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: "slots"})
 		short, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if _, err := s.Acquire(short, 1); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leasehold.ErrHeld) {
@@ -1106,7 +1106,7 @@ func TestGivesUpOfNobody(t *testing.T) {
 	})
 }
 
-// TestNoPeers: a process that has no way to tell others gives them seats all the same.
+// TestNoPeers: a process that has no way to tell others gives them slots all the same.
 func TestNoPeers(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()

@@ -12,8 +12,8 @@ import (
 func (d *driver) sent(action protocol.Action) {
 	if w, ok := action.(queue.Write); ok && d.tracer != nil {
 		shown, _ := d.Machine().Shown()
-		d.reaps = slices.ContainsFunc(shown.Holders, func(h record.Seat) bool {
-			stays := slices.ContainsFunc(w.Table.Holders, func(s record.Seat) bool { return s.ID == h.ID })
+		d.reaps = slices.ContainsFunc(shown.Holders, func(h record.Entry) bool {
+			stays := slices.ContainsFunc(w.Table.Holders, func(s record.Entry) bool { return s.ID == h.ID })
 			return !stays && d.sessions[h.Session] == nil
 		})
 	}

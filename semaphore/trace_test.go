@@ -65,11 +65,11 @@ func end(err error) string {
 }
 
 // firstOf is the first of the holders that an error names.
-func firstOf(held error) semaphore.Seat {
+func firstOf(held error) semaphore.Entry {
 	if h, ok := errors.AsType[*semaphore.HeldError](held); ok && len(h.Info.Holders) > 0 {
 		return h.Info.Holders[0]
 	}
-	return semaphore.Seat{}
+	return semaphore.Entry{}
 }
 
 func (d *diary) options(holder string) *semaphore.Options {
@@ -107,7 +107,7 @@ func (d *diary) options(holder string) *semaphore.Options {
 	}}
 }
 
-// TestTrace: all that happens to a seat is told once and in order.
+// TestTrace: all that happens to a slot is told once and in order.
 func TestTrace(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
@@ -182,7 +182,7 @@ func TestTrace(t *testing.T) {
 	})
 }
 
-// TestTraceBesideOthers: whoever gets a seat beside others, who stay, has taken nothing over.
+// TestTraceBesideOthers: whoever gets a slot beside others, who stay, has taken nothing over.
 func TestTraceBesideOthers(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
@@ -216,7 +216,7 @@ func TestTraceIsWhole(t *testing.T) {
 				}
 				state[n] = next
 			}
-			seats := func(f func(ctx context.Context, what string, to map[string]string)) *locktrace.Trace {
+			slots := func(f func(ctx context.Context, what string, to map[string]string)) *locktrace.Trace {
 				return &locktrace.Trace{
 					AcquireStart: func(ctx context.Context, e locktrace.AcquireStart) context.Context {
 						mu.Lock()
@@ -264,11 +264,11 @@ func TestTraceIsWhole(t *testing.T) {
 					{Kind: faultstore.LostAnswer, Probability: 0.1},
 					{Kind: faultstore.DelayAfter, Probability: 0.1, Jitter: 6 * time.Second},
 				}})
-				s := newSemaphore(t, st, 2, &semaphore.Options{Holder: holder, TTL: 5 * time.Second, Trace: seats(step)})
+				s := newSemaphore(t, st, 2, &semaphore.Options{Holder: holder, TTL: 5 * time.Second, Trace: slots(step)})
 				sems = append(sems, s)
 				for n := range 3 {
 					random := rand.New(rand.NewPCG(seed, uint64(10*i+n)))
-					all.Go(func() { seatsAtRandom(ctx, s, random) })
+					all.Go(func() { slotsAtRandom(ctx, s, random) })
 				}
 			}
 			time.Sleep(10 * time.Minute)
@@ -301,8 +301,8 @@ func TestTraceIsWhole(t *testing.T) {
 	}
 }
 
-// seatsAtRandom acquires, holds, abandons and releases seats until ctx ends.
-func seatsAtRandom(ctx context.Context, s *semaphore.Semaphore, random *rand.Rand) {
+// slotsAtRandom acquires, holds, abandons and releases slots until ctx ends.
+func slotsAtRandom(ctx context.Context, s *semaphore.Semaphore, random *rand.Rand) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, time.Duration(random.Int64N(int64(20*time.Second))))
 		take := s.Acquire
@@ -340,7 +340,7 @@ func TestTraceSaysAll(t *testing.T) {
 			if !at.Equal(time.Now()) {
 				t.Errorf("told at %v of what happened at %v", time.Now(), at)
 			}
-			if net := map[string]*faultstore.Store{"a": netA, "b": netB}[of.Holder]; of.Store != net.String() || of.Kind == locktrace.Semaphore && of.Key != "seats" {
+			if net := map[string]*faultstore.Store{"a": netA, "b": netB}[of.Holder]; of.Store != net.String() || of.Kind == locktrace.Semaphore && of.Key != "slots" {
 				t.Errorf("told of %q in %q", of.Key, of.Store)
 			}
 			mu.Lock()
@@ -433,7 +433,7 @@ func TestTraceSaysAll(t *testing.T) {
 		told = nil
 		mu.Unlock()
 		netB.Clear()
-		netB.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "seats"})
+		netB.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "slots"})
 		time.Sleep(time.Second)
 		if err := lease.Release(t.Context()); err == nil {
 			t.Error("a release that the store refused returned nil")
@@ -450,9 +450,9 @@ func TestTraceSaysAll(t *testing.T) {
 	})
 }
 
-// TestTraceOfALateSeat: a lease whose session had run out as it was granted is told of to its end; the acquisition, which
+// TestTraceOfALateGrant: a lease whose session had run out as it was granted is told of to its end; the acquisition, which
 // goes on under another session, is then told of as another one.
-func TestTraceOfALateSeat(t *testing.T) {
+func TestTraceOfALateGrant(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		var told diary
@@ -466,7 +466,7 @@ func TestTraceOfALateSeat(t *testing.T) {
 		}
 		s := newSemaphore(t, st, 1, opts)
 		slept := false
-		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "seats", When: func(faultstore.Call) bool {
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "slots", When: func(faultstore.Call) bool {
 			if !slept {
 				slept = true
 				leasetest.Slept.Store(int64(time.Hour))
@@ -482,7 +482,7 @@ func TestTraceOfALateSeat(t *testing.T) {
 		told.mu.Lock()
 		slices.Sort(told.lines) // that the second begins is told as it does, all else on another goroutine
 		for i, line := range told.lines {
-			// The first session is closed meanwhile, which may come before the release of its seat.
+			// The first session is closed meanwhile, which may come before the release of its slot.
 			if strings.HasSuffix(line, "the session is over: it was closed, held 0s, lost true") {
 				told.lines[i] = "0s semaphore of a: released, nil, held 0s, lost true"
 			}

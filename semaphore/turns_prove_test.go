@@ -14,10 +14,10 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// What one turn of a fair lock costs: its requests for the table, which hardly grow with the line, and those that
+// What one turn of a fair lock costs: its requests for the table, which hardly grow with the queue, and those that
 // watch the sessions of others, of which each waiter sends one in 8/5 of a TTL, and more as its turn comes near.
 // And the lock is in use most of the time. Each candidate is a process of its own, comes back
-// after each of its turns, and has a session whose heartbeats are not counted. The line is as long at the end of what
+// after each of its turns, and has a session whose heartbeats are not counted. The queue is as long at the end of what
 // is measured as at its beginning.
 func TestTurns(t *testing.T) {
 	const far, near = 150 * time.Millisecond, 2 * time.Millisecond
@@ -25,7 +25,7 @@ func TestTurns(t *testing.T) {
 		waiters      int
 		hold, back   time.Duration // it comes back so long after it has left
 		trip         time.Duration
-		peers        bool    // whoever leaves tells who has the seat
+		peers        bool    // whoever leaves tells who has the slot
 		table, watch float64 // requests for a turn, at most
 		use          float64 // at least
 		idle         float64 // after a turn, in trips, at most
@@ -68,7 +68,7 @@ func TestTurns(t *testing.T) {
 				net := &words{}
 				for i := range members {
 					all.Go(func() {
-						l, err := semaphore.NewLock(st, "seats", net.options(c.peers, fmt.Sprint(i)))
+						l, err := semaphore.NewLock(st, "slots", net.options(c.peers, fmt.Sprint(i)))
 						if err != nil {
 							t.Error(err)
 							return

@@ -87,7 +87,7 @@ func (s *Server) check(key string, b *acquireBody, election bool) (*asked, error
 			return nil, refuse(wordValue, "meta has more than %d bytes", maxMeta)
 		}
 	}
-	if err := a.checkSeats(b); err != nil {
+	if err := a.checkSlots(b); err != nil {
 		return nil, err
 	}
 	if b.ID != nil {
@@ -97,8 +97,8 @@ func (s *Server) check(key string, b *acquireBody, election bool) (*asked, error
 	return a, nil
 }
 
-// checkSeats sets the size and weight of a semaphore, if the body asks for one.
-func (a *asked) checkSeats(b *acquireBody) error {
+// checkSlots sets the size and weight of a semaphore, if the body asks for one.
+func (a *asked) checkSlots(b *acquireBody) error {
 	kinds := 0
 	if b.Slots != nil {
 		kinds++

@@ -89,7 +89,7 @@ func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Toke
 	holder, held := holderOf(e, token)
 	after := e
 	if e.Semaphore != nil {
-		after, err = admin.BreakSeat(ctx, st, at, token)
+		after, err = admin.BreakHolder(ctx, st, at, token)
 	} else {
 		after.Info, err = s.breakThrough(ctx, st, e.Info, token)
 	}
@@ -183,5 +183,5 @@ func (s *Server) isOurs(e admin.Entry, token leasehold.Token) bool {
 	if e.Semaphore == nil {
 		return e.Held && e.Token == token && e.Session == session
 	}
-	return slices.ContainsFunc(e.Semaphore.Holders, func(h semaphore.Seat) bool { return h.Token == token && h.Session == session })
+	return slices.ContainsFunc(e.Semaphore.Holders, func(h semaphore.Entry) bool { return h.Token == token && h.Session == session })
 }

@@ -113,8 +113,8 @@ func TestBreakOurs(t *testing.T) {
 	})
 }
 
-// A seat of another process is freed by the token of its holder, and the next one has it.
-func TestBreakSeat(t *testing.T) {
+// A slot of another process is freed by the token of its holder, and the next one has it.
+func TestBreakHolder(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		s := started(t, st, &serve.Options{AllowBreak: true})

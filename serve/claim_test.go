@@ -209,7 +209,7 @@ func TestIDOfAnotherRequest(t *testing.T) {
 			t.Errorf("the lease itself: %d %s", a.code, a.body)
 		}
 
-		// Seats of one semaphore, and both sides of a reader/writer lock.
+		// Slots of one semaphore, and both sides of a reader/writer lock.
 		acquired(t, s, "sem", with(3, `"slots":3,"ttl":"1h"`))
 		refused("another weight", "/v1/locks/sem/acquire", with(3, `"slots":3,"weight":2,"ttl":"1h"`))
 		refused("another size", "/v1/locks/sem/acquire", with(3, `"slots":4,"ttl":"1h"`))
@@ -248,7 +248,7 @@ func TestIDOfALeaseBeingReleased(t *testing.T) {
 	})
 }
 
-// Requests with one ID that come at the same time have one lease, also where each by itself would get a seat.
+// Requests with one ID that come at the same time have one lease, also where each by itself would get a slot.
 func TestAskedAtOnce(t *testing.T) {
 	for _, options := range []string{``, `"wait":"1m"`, `"slots":9`, `"slots":9,"wait":"1m"`} {
 		leasetest.Bubble(t, func(t *testing.T) {

@@ -75,7 +75,7 @@
 // # Breaking a lock
 //
 // With [Options.AllowBreak], POST /v1/locks/{key}/break force-releases a lock if its token is
-// the one in the body, like [admin.Break], or [admin.BreakSeat] for a semaphore. The holder may
+// the one in the body, like [admin.Break], or [admin.BreakHolder] for a semaphore. The holder may
 // continue until it notices. If the lock is under a session, that session ends, with all its
 // leases; for a lease of this server, only that lease ends. A free lock is not an error; freed
 // is then false.

@@ -47,7 +47,7 @@ func (s *Server) Semaphores() int {
 	s.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.seats)
+	return len(g.semaphores)
 }
 
 // Claims is how many acquisitions are under way whose callers have chosen the ID.

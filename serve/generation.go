@@ -20,19 +20,19 @@ type generation struct {
 	session *leasehold.Session
 	locks   *leasehold.Locks
 
-	mu    sync.Mutex
-	seats map[seatKey]*seats
+	mu         sync.Mutex
+	semaphores map[semaphoreKey]*part
 }
 
-// seatKey identifies a semaphore. Callers that expect another size get their own, and the store
+// semaphoreKey identifies a semaphore. Callers that expect another size get their own, and the store
 // decides which size is right.
-type seatKey struct {
+type semaphoreKey struct {
 	key  string
 	size int
 }
 
-// seats is this process's part in a semaphore.
-type seats struct {
+// part is this process's part in a semaphore.
+type part struct {
 	*semaphore.Semaphore
 	users int
 	used  time.Time // when the last user left
@@ -53,7 +53,7 @@ func (s *Server) begin(ctx context.Context) (*generation, error) {
 	if err != nil {
 		return nil, errors.Join(err, session.Close(ctx))
 	}
-	return &generation{s: s, session: session, locks: locks, seats: map[seatKey]*seats{}}, nil
+	return &generation{s: s, session: session, locks: locks, semaphores: map[semaphoreKey]*part{}}, nil
 }
 
 // ownTrace keeps why the store fails, until the session has been renewed.
@@ -230,7 +230,7 @@ func (g *generation) take(ctx context.Context, key string, a *asked) (h holding,
 		h, err = acquire(ctx, key, opts...)
 		return h, func() {}, err
 	}
-	sem, err := g.enter(seatKey{key, a.size})
+	sem, err := g.enter(semaphoreKey{key, a.size})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -248,12 +248,12 @@ func (g *generation) take(ctx context.Context, key string, a *asked) (h holding,
 }
 
 // enter returns the semaphore of a key. It is kept for a while after its last use.
-func (g *generation) enter(k seatKey) (*seats, error) {
+func (g *generation) enter(k semaphoreKey) (*part, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := g.seats[k]
+	at := g.semaphores[k]
 	if at == nil {
-		if len(g.seats) > 2*(g.s.opts.Leases+g.s.opts.Waiting) {
+		if len(g.semaphores) > 2*(g.s.opts.Leases+g.s.opts.Waiting) {
 			g.sweepLocked(0) // an unused one is kept only for what it has last read
 		}
 		o := &g.s.opts
@@ -264,14 +264,14 @@ func (g *generation) enter(k seatKey) (*seats, error) {
 		if err != nil {
 			return nil, err
 		}
-		at = &seats{Semaphore: sem}
-		g.seats[k] = at
+		at = &part{Semaphore: sem}
+		g.semaphores[k] = at
 	}
 	at.users++
 	return at, nil
 }
 
-func (g *generation) leave(at *seats) {
+func (g *generation) leave(at *part) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at.users--
@@ -286,9 +286,9 @@ func (g *generation) sweep(unused time.Duration) {
 }
 
 func (g *generation) sweepLocked(unused time.Duration) {
-	for k, at := range g.seats {
+	for k, at := range g.semaphores {
 		if at.users == 0 && time.Since(at.used) >= unused {
-			delete(g.seats, k)
+			delete(g.semaphores, k)
 		}
 	}
 }
@@ -297,8 +297,8 @@ func (g *generation) sweepLocked(unused time.Duration) {
 func (g *generation) close(ctx context.Context) error {
 	errs := []error{g.locks.Close(ctx)}
 	g.mu.Lock()
-	var all []*seats
-	for _, at := range g.seats {
+	var all []*part
+	for _, at := range g.semaphores {
 		all = append(all, at)
 	}
 	g.mu.Unlock()

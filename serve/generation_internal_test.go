@@ -15,23 +15,23 @@ import (
 // A semaphore is dropped when it has not been used for long enough, and never while somebody uses it.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		used, idle, fresh := seatKey{"used", 2}, seatKey{"idle", 2}, seatKey{"fresh", 2}
+		used, idle, fresh := semaphoreKey{"used", 2}, semaphoreKey{"idle", 2}, semaphoreKey{"fresh", 2}
 		now := time.Now()
-		g := &generation{seats: map[seatKey]*seats{used: {users: 1, used: now}, idle: {used: now}, fresh: {used: now.Add(time.Second)}}}
+		g := &generation{semaphores: map[semaphoreKey]*part{used: {users: 1, used: now}, idle: {used: now}, fresh: {used: now.Add(time.Second)}}}
 		time.Sleep(time.Minute - 1)
-		if g.sweep(time.Minute); len(g.seats) != 3 {
-			t.Errorf("%d are kept before it is time", len(g.seats))
+		if g.sweep(time.Minute); len(g.semaphores) != 3 {
+			t.Errorf("%d are kept before it is time", len(g.semaphores))
 		}
 		time.Sleep(time.Nanosecond)
-		if g.sweep(time.Minute); len(g.seats) != 2 || g.seats[idle] != nil {
-			t.Errorf("%v are kept", g.seats)
+		if g.sweep(time.Minute); len(g.semaphores) != 2 || g.semaphores[idle] != nil {
+			t.Errorf("%v are kept", g.semaphores)
 		}
-		g.leave(g.seats[used])
-		if g.sweep(time.Minute); g.seats[used] == nil {
+		g.leave(g.semaphores[used])
+		if g.sweep(time.Minute); g.semaphores[used] == nil {
 			t.Error("one that was used just now is dropped")
 		}
-		if g.sweep(0); len(g.seats) != 0 {
-			t.Errorf("%v are kept of which none is used", g.seats)
+		if g.sweep(0); len(g.semaphores) != 0 {
+			t.Errorf("%v are kept of which none is used", g.semaphores)
 		}
 	})
 }
@@ -46,8 +46,8 @@ func TestIsOurs(t *testing.T) {
 		lock := func(held bool, token leasehold.Token, session string) admin.Entry {
 			return admin.Entry{Info: leasehold.Info{Held: held, Token: token, Session: session, Holder: "me"}}
 		}
-		seat := func(token leasehold.Token, session string) admin.Entry {
-			return admin.Entry{Semaphore: &semaphore.Info{Holders: []semaphore.Seat{{Token: 3, Session: "other", Holder: "first"}, {Token: token, Session: session, Holder: "me"}}}}
+		entry := func(token leasehold.Token, session string) admin.Entry {
+			return admin.Entry{Semaphore: &semaphore.Info{Holders: []semaphore.Entry{{Token: 3, Session: "other", Holder: "first"}, {Token: token, Session: session, Holder: "me"}}}}
 		}
 		if s.isOurs(lock(true, 7, ""), 7) {
 			t.Error("a lock is its own, and there is no session")
@@ -65,9 +65,9 @@ func TestIsOurs(t *testing.T) {
 			{"a free one", lock(false, 7, here), false, false},
 			{"with another token", lock(true, 8, here), false, false},
 			{"of another session", lock(true, 7, "other"), false, true},
-			{"a seat", seat(7, here), true, true},
-			{"with another token", seat(8, here), false, false},
-			{"of another session", seat(7, "other"), false, true},
+			{"a holder", entry(7, here), true, true},
+			{"with another token", entry(8, here), false, false},
+			{"of another session", entry(7, "other"), false, true},
 		} {
 			holder, held := holderOf(tc.e, 7)
 			if ours := s.isOurs(tc.e, 7); ours != tc.ours || held != tc.held || held && holder != "me" {

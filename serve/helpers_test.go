@@ -82,7 +82,7 @@ type answer struct {
 	Here      int               `json:"here"`
 	Waiting   int               `json:"waiting"`
 	Session   string            `json:"session"`
-	Semaphore *serve.Seats      `json:"semaphore"`
+	Semaphore *serve.Semaphore  `json:"semaphore"`
 	History   []serve.Term      `json:"history"`
 	Objects   []serve.Object    `json:"objects"`
 	Budget    serve.Budget      `json:"budget"`

@@ -501,7 +501,7 @@ func TestLogHasNoID(t *testing.T) {
 		broken := take("broken", `{"ttl":"1h"}`)
 		ask(t, s, "POST", "/v1/locks/broken/break", fmt.Sprintf(`{"token":%d}`, broken.Token))
 		take("silent", `{"ttl":"1s"}`)
-		take("seat", `{"ttl":"1s","slots":2}`)
+		take("slot", `{"ttl":"1s","slots":2}`)
 		time.Sleep(3 * time.Second)
 		failing := take("failing", `{"ttl":"1h"}`)
 		take("lost", `{"ttl":"1h"}`)
@@ -833,7 +833,7 @@ func TestLogOfALostSession(t *testing.T) {
 		var log leasetest.Log
 		st := faultstore.Wrap(memstore.New(), nil)
 		s := started(t, st, &serve.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		acquired(t, s, "seat", `{"ttl":"1h","slots":2}`)
+		acquired(t, s, "slot", `{"ttl":"1h","slots":2}`)
 		acquired(t, s, "lock", `{"ttl":"1h"}`)
 		st.Inject(faultstore.Fault{Kind: faultstore.Hang})
 		time.Sleep(50 * time.Second)
@@ -874,7 +874,7 @@ func TestLogOfALostSession(t *testing.T) {
 		if said("the store fails, and is tried again") == 0 || said("the session that was lost is not settled") > 0 {
 			t.Errorf("the log is\n%s", &log)
 		}
-		acquired(t, s, "seat", `{"slots":2}`)
+		acquired(t, s, "slot", `{"slots":2}`)
 		stopped(t, s)
 	})
 }
@@ -926,7 +926,7 @@ func TestLeavesAfterItCame(t *testing.T) {
 }
 
 // Semaphores, fair locks and reader/writer locks are taken by what the body says.
-func TestSeats(t *testing.T) {
+func TestSemaphore(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		s := started(t, memstore.New(), nil)
 		first := acquired(t, s, "sem", `{"slots":3,"weight":2,"holder":"first","ttl":"1h"}`)
@@ -935,7 +935,7 @@ func TestSeats(t *testing.T) {
 			t.Errorf("%s", second.body)
 		}
 		held := ask(t, s, "POST", "/v1/locks/sem/acquire", `{"slots":3}`)
-		wants(t, "the fourth seat", held, 409, "held")
+		wants(t, "the fourth slot", held, 409, "held")
 		if held.Semaphore == nil || held.Semaphore.Size != 3 || held.Semaphore.Taken != 3 || len(held.Semaphore.Holders) != 2 || held.Semaphore.Holders[0].Holder != "first" {
 			t.Errorf("who holds it: %s", held.body)
 		}

@@ -25,7 +25,7 @@ func TestRefusalOf(t *testing.T) {
 	}
 	wrap := func(err error) error { return fmt.Errorf("wrapped:\r\n %w", err) }
 	held := &leasehold.HeldError{Info: leasehold.Info{Key: "p/k", Exists: true, Held: true, Holder: "me", Token: 7, Age: -1, TTL: time.Second, Layout: leasehold.LayoutObject}}
-	seats := &semaphore.HeldError{Info: semaphore.Info{Key: "p/k", Size: 2, Token: 9, Version: "v", Holders: []semaphore.Seat{{Holder: "me", Weight: 2, Token: 9, Session: "x"}}}}
+	taken := &semaphore.HeldError{Info: semaphore.Info{Key: "p/k", Size: 2, Token: 9, Version: "v", Holders: []semaphore.Entry{{Holder: "me", Weight: 2, Token: 9, Session: "x"}}}}
 	const heldReport = `{"lock":"url:p/k","state":"held","holder":"me","token":7,"ttl_ms":1000,"abandoned":false}`
 	for _, tc := range []struct {
 		key  string
@@ -41,7 +41,7 @@ func TestRefusalOf(t *testing.T) {
 		{"k", wrap(held), "held: wrapped:; " + oneLine(held), heldReport},
 		{"k", wrap(errors.Join(held, context.DeadlineExceeded)), "held: wrapped:; " + oneLine(held) + "; context deadline exceeded", heldReport},
 		{
-			"k", wrap(seats), "held: wrapped:; " + oneLine(seats), `{"lock":"url:p/k","state":"held","token":9,"layout":"table","abandoned":false,"version":"v",` +
+			"k", wrap(taken), "held: wrapped:; " + oneLine(taken), `{"lock":"url:p/k","state":"held","token":9,"layout":"table","abandoned":false,"version":"v",` +
 				`"semaphore":{"size":2,"taken":2,"holders":[{"holder":"me","weight":2,"token":9,"session":"x","abandoned":false}],"waiters":[]}}`,
 		},
 		{

@@ -342,7 +342,7 @@ func TestAtTheBounds(t *testing.T) {
 		for i, tc := range []struct {
 			body, holder string
 			ttl, left    int64
-			seats        string // size and weight of the semaphore
+			slots        string // size and weight of the semaphore
 			meta         int    // bytes
 		}{
 			{``, "server", 15_000, 13_740, "", 0},
@@ -377,16 +377,16 @@ func TestAtTheBounds(t *testing.T) {
 				t.Errorf("%s: the ID is %s", what, a.Lease)
 			}
 			o := ask(t, s, "GET", "/v1/locks/"+key, "")
-			seats, meta := "", 0
+			slots, meta := "", 0
 			if o.Semaphore != nil {
-				seats = fmt.Sprint(o.Semaphore.Size, o.Semaphore.Holders[0].Weight)
+				slots = fmt.Sprint(o.Semaphore.Size, o.Semaphore.Holders[0].Weight)
 				o.Holder = o.Semaphore.Holders[0].Holder
 			}
 			for name, value := range o.Meta {
 				meta += len(name) + len(value)
 			}
-			if seats != tc.seats || meta != tc.meta || o.Holder != tc.holder || o.Here != 1 || o.Waiting != 0 {
-				t.Errorf("%s: seats %q, want %q; %d bytes of meta, want %d: %.300s", what, seats, tc.seats, meta, tc.meta, o.body)
+			if slots != tc.slots || meta != tc.meta || o.Holder != tc.holder || o.Here != 1 || o.Waiting != 0 {
+				t.Errorf("%s: slots %q, want %q; %d bytes of meta, want %d: %.300s", what, slots, tc.slots, meta, tc.meta, o.body)
 			}
 			if d := ask(t, s, "DELETE", "/v1/leases/"+a.Lease, ""); d.code != 204 || d.body != "" || d.header.Get("Content-Type") != "" {
 				t.Errorf("%s: released: %d %s", what, d.code, d.body)

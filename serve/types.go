@@ -17,10 +17,10 @@ import (
 type (
 	// Report is the state of a lock.
 	Report = lockjson.Report
-	// Seats is the part of a Report that only semaphores have.
-	Seats = lockjson.Seats
-	// Seat is one caller's entry in a semaphore: its slots, or what it waits for.
-	Seat = lockjson.Seat
+	// Semaphore is the part of a Report that only semaphores have.
+	Semaphore = lockjson.Semaphore
+	// Entry is one caller's entry in a semaphore: the slots that it holds or waits for.
+	Entry = lockjson.Entry
 	// Term is a present or past lease.
 	Term = lockjson.Term
 	// Leader is the leader of an election.

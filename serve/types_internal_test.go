@@ -22,15 +22,15 @@ func TestObjectOf(t *testing.T) {
 	}
 	s.useLocked("voted", 1, 0, true)
 	s.useLocked("wanted", 2, 3, false)
-	s.useLocked("seats", 1, 0, true)
+	s.useLocked("slots", 1, 0, true)
 	held := leasehold.Info{Key: "p/k", Layout: leasehold.LayoutObject, Exists: true, Held: true, Holder: "me", Token: 7, TTL: 15 * time.Second, Age: 5 * time.Second}
 	with := func(change func(*leasehold.Info)) leasehold.Info {
 		i := held
 		change(&i)
 		return i
 	}
-	seats := func(size int) admin.Entry {
-		return admin.Entry{Info: with(func(i *leasehold.Info) { i.Key = "p/seats" }), Semaphore: &semaphore.Info{Size: size}}
+	slots := func(size int) admin.Entry {
+		return admin.Entry{Info: with(func(i *leasehold.Info) { i.Key = "p/slots" }), Semaphore: &semaphore.Info{Size: size}}
 	}
 	layout := func(l leasehold.Layout) admin.Entry {
 		return admin.Entry{Info: with(func(i *leasehold.Info) { i.Layout = l })}
@@ -49,9 +49,9 @@ func TestObjectOf(t *testing.T) {
 		"free":                 {admin.Entry{Info: with(func(i *leasehold.Info) { i.Held = false })}, nil, `k lock free none 0 0 15000 null ""`},
 		"campaigned for":       {admin.Entry{Info: with(func(i *leasehold.Info) { i.Key = "p/voted" })}, nil, `voted election held 10000 1 0 15000 null ""`},
 		"waited for":           {admin.Entry{Info: with(func(i *leasehold.Info) { i.Key = "p/wanted" })}, nil, `wanted lock held 10000 2 3 15000 null ""`},
-		"a semaphore":          {seats(3), nil, `seats semaphore held none 1 0 15000 null ""`},
-		"a fair lock":          {seats(1), nil, `seats fair_lock held none 1 0 15000 null ""`},
-		"a reader/writer lock": {seats(semaphore.RWSize), nil, `seats rw_lock held none 1 0 15000 null ""`},
+		"a semaphore":          {slots(3), nil, `slots semaphore held none 1 0 15000 null ""`},
+		"a fair lock":          {slots(1), nil, `slots fair_lock held none 1 0 15000 null ""`},
+		"a reader/writer lock": {slots(semaphore.RWSize), nil, `slots rw_lock held none 1 0 15000 null ""`},
 		"a session":            {layout(admin.LayoutSession), nil, `k session held 10000 0 0 15000 null ""`},
 		"epochs":               {layout(leasehold.LayoutEpochs), nil, `k epochs held 10000 0 0 15000 null ""`},
 		"a marker":             {layout(leasehold.LayoutMarker), nil, `k marker held 10000 0 0 15000 null ""`},

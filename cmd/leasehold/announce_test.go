@@ -160,7 +160,7 @@ func TestHoldingIsFit(t *testing.T) {
 func TestFailureAsEvent(t *testing.T) {
 	t.Parallel()
 	busy := &leasehold.HeldError{Info: leasehold.Info{Held: true, Holder: "a", Token: 5}}
-	seats := &semaphore.HeldError{Info: semaphore.Info{Size: 2, Holders: []semaphore.Seat{{Holder: "b", Token: 6}, {Holder: "c", Token: 7}}}}
+	slots := &semaphore.HeldError{Info: semaphore.Info{Size: 2, Holders: []semaphore.Entry{{Holder: "b", Token: 6}, {Holder: "c", Token: 7}}}}
 	for _, tt := range []struct {
 		end  exit
 		docs bool
@@ -168,8 +168,8 @@ func TestFailureAsEvent(t *testing.T) {
 	}{
 		{exit{exitDenied, store.ErrDenied}, true, party{}},
 		{exit{exitHeld, busy}, false, party{Holder: "a", Token: 5}},
-		{exit{exitHeld, seats}, false, party{Holder: "b", Token: 6}},
-		{exit{exitHeld, &semaphore.HeldError{Info: semaphore.Info{Holders: seats.Info.Holders[1:]}}}, false, party{Holder: "c", Token: 7}},
+		{exit{exitHeld, slots}, false, party{Holder: "b", Token: 6}},
+		{exit{exitHeld, &semaphore.HeldError{Info: semaphore.Info{Holders: slots.Info.Holders[1:]}}}, false, party{Holder: "c", Token: 7}},
 		{exit{exitHeld, &semaphore.HeldError{}}, false, party{}},
 	} {
 		e := failure(&tt.end, "it failed")

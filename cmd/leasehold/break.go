@@ -63,7 +63,7 @@ Exit codes:
 					return err
 				}
 				if e.Semaphore != nil {
-					return a.freeSeats(ctx, p, e, leasehold.Token(token))
+					return a.freeSlots(ctx, p, e, leasehold.Token(token))
 				}
 			}
 			if !opts.Layout.Tokens() {
@@ -104,9 +104,9 @@ func (a *app) choose(ctx context.Context, name string, opts *leasehold.LockOptio
 	return p, e, nil
 }
 
-// freeSeats frees the seats of the holder with a token, and says what it did.
-func (a *app) freeSeats(ctx context.Context, p target, before admin.Entry, token leasehold.Token) error {
-	after, err := admin.BreakSeat(ctx, p.store, p.key, token)
+// freeSlots frees the slots of the holder with a token, and says what it did.
+func (a *app) freeSlots(ctx context.Context, p target, before admin.Entry, token leasehold.Token) error {
+	after, err := admin.BreakHolder(ctx, p.store, p.key, token)
 	if err != nil {
 		return failed(err)
 	}
@@ -115,7 +115,7 @@ func (a *app) freeSeats(ctx context.Context, p target, before admin.Entry, token
 	for _, h := range before.Semaphore.Holders {
 		if h.Token == token {
 			freed = true
-			text = fmt.Sprintf("%s freed: %s had %s, token %d\n", r.Lock, plain.Word(h.Holder), plural(h.Weight, "seat"), token)
+			text = fmt.Sprintf("%s freed: %s had %s, token %d\n", r.Lock, plain.Word(h.Holder), plural(h.Weight, "slot"), token)
 			a.console.warn("%s may work on until the next heartbeat of its session, a third of its TTL from now at most", plain.Word(h.Holder))
 		}
 	}

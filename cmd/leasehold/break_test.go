@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// TestBreakSeats: the seats of one holder are freed, and of no other; it says whose, and that the holder may work on.
-func TestBreakSeats(t *testing.T) {
+// TestBreakHolders: the slots of one holder are freed, and of no other; it says whose, and that the holder may work on.
+func TestBreakHolders(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		take := func(holder string, weight int) (*semaphore.Semaphore, *leasehold.Lease) {
@@ -43,11 +43,11 @@ func TestBreakSeats(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			a := &app{stdout: &stdout, console: console{w: &stderr}}
 			a.output = output
-			err = a.freeSeats(t.Context(), p, before, lost.Token())
+			err = a.freeSlots(t.Context(), p, before, lost.Token())
 			return stdout.String(), stderr.String(), err
 		}
 		out, said, err := free("text", before)
-		if want := fmt.Sprintf("mem:///s freed: gone had 2 seats, token %d\n", lost.Token()); err != nil || out != want {
+		if want := fmt.Sprintf("mem:///s freed: gone had 2 slots, token %d\n", lost.Token()); err != nil || out != want {
 			t.Errorf("it writes %q, %v, want %q", out, err, want)
 		}
 		if want := "leasehold: gone may work on until the next heartbeat of its session, a third of its TTL from now at most\n"; said != want {
@@ -68,10 +68,10 @@ func TestBreakSeats(t *testing.T) {
 			t.Error(err)
 		}
 		if out, said, err = free("json", admin.Entry{Semaphore: &semaphore.Info{}}); err != nil || said != "" || !strings.HasPrefix(out, "{\n  \"freed\": false,\n  \"lock\": \"mem:///s\",\n  \"state\": \"free\",\n") {
-			t.Errorf("of free seats it writes %q, and says %q, %v", out, said, err)
+			t.Errorf("of free slots it writes %q, and says %q, %v", out, said, err)
 		}
 		if out, _, err = free("text", admin.Entry{Semaphore: &semaphore.Info{}}); err != nil || out != "mem:///s was free already\n" {
-			t.Errorf("of free seats it writes %q, %v", out, err)
+			t.Errorf("of free slots it writes %q, %v", out, err)
 		}
 		_ = broken.Close(t.Context()) // its session was ended
 		if err = other.Close(t.Context()); err != nil {

@@ -88,7 +88,7 @@ func seenPart(r report, i leasehold.Info) string {
 	var b strings.Builder
 	part := func(format string, args ...any) { b.WriteString("  " + plain.Word(fmt.Sprintf(format, args...))) }
 	if s := r.Semaphore; s != nil {
-		part("%s", seatsSeen(s))
+		part("%s", semaphoreSeen(s))
 	}
 	if last := lastOf(r.Party); last != "" {
 		part("last %s", last)

@@ -147,10 +147,10 @@ func TestChangesAsEvents(t *testing.T) {
 // docs/inspect.md lists, and they stay.
 func TestSemaphoresAsEvents(t *testing.T) {
 	t.Parallel()
-	seat := semaphore.Seat{Holder: "h", Session: "s", Weight: 2, Token: 7, Since: time.Now()}
+	entry := semaphore.Entry{Holder: "h", Session: "s", Weight: 2, Token: 7, Since: time.Now()}
 	e := admin.Entry{
 		Info:      leasehold.Info{Key: "l", Layout: admin.LayoutTable, Exists: true, Held: true, Token: 7, Age: -1},
-		Semaphore: &semaphore.Info{Key: "l", Exists: true, Size: 3, Token: 7, Holders: []semaphore.Seat{seat}, Waiters: []semaphore.Seat{seat}},
+		Semaphore: &semaphore.Info{Key: "l", Exists: true, Size: 3, Token: 7, Holders: []semaphore.Entry{entry}, Waiters: []semaphore.Entry{entry}},
 	}
 	text, err := json.Marshal(seenAs(describeEntry(target{url: "file:///l"}, e), eventChanged, time.Now(), nil))
 	if err != nil {

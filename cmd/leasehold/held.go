@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/semaphore"
 )
 
-// A held is a lease of a lock, or one of seats in a semaphore: what a job asks of what it runs under.
+// A held is a lease of a lock, or one of slots in a semaphore: what a job asks of what it runs under.
 type held interface {
 	Holder() string
 	Token() leasehold.Token
@@ -108,7 +108,7 @@ func blockerOf(i leasehold.Info, now time.Time) *blocker {
 // blockerOn returns the holders that an acquisition waits for.
 func blockerOn(e locktrace.Waiting) *blocker {
 	if held, is := errors.AsType[*semaphore.HeldError](e.Held); is {
-		return seatBlocker(held.Info, e.Ahead)
+		return semaphoreBlocker(held.Info, e.Ahead)
 	}
 	held, _ := errors.AsType[*leasehold.HeldError](e.Held)
 	return blockerOf(held.Info, e.Time)

@@ -73,7 +73,7 @@ func (a *app) past(ctx context.Context, p target, opts *leasehold.LockOptions, c
 		case !e.Exists:
 			return &exit{exitAbsent, fmt.Errorf("there is no lock %s", p.name)}
 		case e.Semaphore != nil:
-			return usage("%s is a semaphore, which keeps no history: leasehold status shows who holds its seats", p.name)
+			return usage("%s is a semaphore, which keeps no history: leasehold status shows who holds its slots", p.name)
 		}
 	}
 	return a.terms(ctx, p, opts, limit)

@@ -32,9 +32,9 @@ func storeWith(t *testing.T, objects map[string]string) store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seat, err := sem.Acquire(t.Context(), 1)
+	lease, err := sem.Acquire(t.Context(), 1)
 	if err == nil {
-		err = errors.Join(seat.Release(t.Context()), sem.Close(t.Context()))
+		err = errors.Join(lease.Release(t.Context()), sem.Close(t.Context()))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestLockElsewhere(t *testing.T) {
 		{"m", leasehold.LayoutMarker, ""},
 		{"none", leasehold.LayoutObject, ""},
 		{"none", layoutTable, ""},
-		{"s", leasehold.LayoutObject, "exit code 65: s is a semaphore with 3 seats: leasehold run takes them with --slots 3"},
+		{"s", leasehold.LayoutObject, "exit code 65: s is a semaphore with 3 slots: leasehold run takes them with --slots 3"},
 		{"s", layoutTable, ""}, // it is where it was looked for
 		{long, leasehold.LayoutObject, ""},
 	} {
@@ -88,8 +88,8 @@ func TestWhatIsWrongWithALock(t *testing.T) {
 		"both":              fmt.Sprintf(freeLock, ""), "both/0000000001.json": fmt.Sprintf(freeLock, `,"layout":"epochs","if_match":true`),
 	})
 	const (
-		epochs = "exit code 65: e has the layout epochs, not object: give --layout epochs"
-		seats  = "exit code 65: s is a semaphore with 3 seats: leasehold run takes them with --slots 3"
+		epochs  = "exit code 65: e has the layout epochs, not object: give --layout epochs"
+		bySlots = "exit code 65: s is a semaphore with 3 slots: leasehold run takes them with --slots 3"
 	)
 	for _, tt := range []struct {
 		key  string
@@ -104,8 +104,8 @@ func TestWhatIsWrongWithALock(t *testing.T) {
 		{"e", record.ErrNoIfMatch, "exit code 65: e is used without If-Match: "},
 		{"e", &store.Error{Op: "get", Key: "e", Kind: store.ErrDenied}, "exit code 77: "},
 		{"e", semaphore.ErrSize, "exit code 65: " + semaphore.ErrSize.Error()},
-		{"s", semaphore.ErrSize, seats},
-		{"s", leasehold.ErrForeignObject, seats},
+		{"s", semaphore.ErrSize, bySlots},
+		{"s", leasehold.ErrForeignObject, bySlots},
 		{"none", leasehold.ErrForeignObject, "exit code 65: " + leasehold.ErrForeignObject.Error()},
 		{"none", &store.Error{Op: "get", Key: "none", Kind: store.ErrInvalid}, "exit code 64: "},
 	} {

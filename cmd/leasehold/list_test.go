@@ -62,8 +62,8 @@ func TestRowOfLock(t *testing.T) {
 			change(&i)
 			return admin.Entry{Info: i}
 		}
-		seats := as(func(i *leasehold.Info) { i.Held, i.Holder, i.Layout = true, "", admin.LayoutTable })
-		seats.Semaphore = &semaphore.Info{Size: 2, Holders: []semaphore.Seat{{Holder: "s"}}}
+		slots := as(func(i *leasehold.Info) { i.Held, i.Holder, i.Layout = true, "", admin.LayoutTable })
+		slots.Semaphore = &semaphore.Info{Size: 2, Holders: []semaphore.Entry{{Holder: "s"}}}
 		empty := as(func(i *leasehold.Info) { i.Holder, i.Layout = "", admin.LayoutTable })
 		empty.Semaphore = &semaphore.Info{Size: 2}
 		for name, tt := range map[string]struct {
@@ -81,8 +81,8 @@ func TestRowOfLock(t *testing.T) {
 			"of unknown age":   {as(func(i *leasehold.Info) { i.Age = -1 }), nil, "[l free - 7 - object]"},
 			"by a wall clock":  {as(func(i *leasehold.Info) { i.Age, i.RenewedAt = -1, time.Now().Add(-time.Hour) }), nil, "[l free - 7 ~1h0m0s object]"},
 			"by a fast clock":  {as(func(i *leasehold.Info) { i.Age, i.RenewedAt = -1, time.Now().Add(time.Hour) }), nil, "[l free - 7 ~0s object]"},
-			"seats":            {seats, nil, "[l held s 7 1s table]"},
-			"seats of nobody":  {empty, nil, "[l free - 7 1s table]"},
+			"slots":            {slots, nil, "[l held s 7 1s table]"},
+			"slots of nobody":  {empty, nil, "[l free - 7 1s table]"},
 			"something else":   {admin.Entry{Info: leasehold.Info{Key: "l", Age: -1}}, leasehold.ErrForeignObject, "[l not a lock - - - -]"},
 			"a name of theirs": {as(func(i *leasehold.Info) { i.Key = "\x1b" }), nil, `["\x1b" free - 7 1s object]`},
 		} {

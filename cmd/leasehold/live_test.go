@@ -252,7 +252,7 @@ func TestEventsOfLockForView(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seat, err := sem.Acquire(t.Context(), 1)
+		slot, err := sem.Acquire(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ func TestEventsOfLockForView(t *testing.T) {
 		if e, failed := end(); !errors.Is(failed, context.Canceled) || e.Semaphore != nil || len(lines) == 0 {
 			t.Errorf("with the layout given it ends with %+v, %v, and is told %q", e, failed, lines)
 		}
-		if err = errors.Join(seat.Release(t.Context()), sem.Close(t.Context())); err != nil {
+		if err = errors.Join(slot.Release(t.Context()), sem.Close(t.Context())); err != nil {
 			t.Error(err)
 		}
 

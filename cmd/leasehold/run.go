@@ -23,7 +23,7 @@ type runCmd struct {
 	heldCode int
 	maxHold  time.Duration // 0: for as long as the command takes
 	atLeast  time.Duration
-	seats    seats
+	slots    slotFlags
 	kind     string // of semaphore, as the flag that says so; "": it is a lock
 	holding  holding
 	contest  contest
@@ -88,7 +88,7 @@ it waits for the lock. The command does not get NOTIFY_SOCKET and WATCHDOG_*.
 	f.Var(&h.wait, "wait", "how long to wait: 0, a `duration`, or forever")
 	f.DurationVar(&h.maxHold, "max-hold", 0, "end the command when it has held the lock this long:\nSIGTERM --grace earlier, then SIGKILL (default no limit)")
 	f.DurationVar(&h.atLeast, "hold-at-least", 0, "hold the lock at least this long, even if the command\nends earlier; at most 24h")
-	h.seats.flags(f)
+	h.slots.flags(f)
 	f.IntVar(&h.heldCode, "conflict-exit-code", exitHeld, "exit `code` if the lock is held")
 	return cmd
 }
@@ -135,7 +135,7 @@ func (h *runCmd) run(ctx context.Context, cmd *cobra.Command, args []string) err
 		return err
 	}
 	var err error
-	if h.kind, err = h.seats.check(cmd, h); err != nil {
+	if h.kind, err = h.slots.check(cmd, h); err != nil {
 		return err
 	}
 	if err = h.prepare(ctx, args[0]); err != nil {
@@ -188,7 +188,7 @@ func (h *runCmd) prepare(ctx context.Context, name string) (err error) {
 func (h *runCmd) enroll() (contest, error) {
 	if h.kind != "" {
 		h.target.layout = layoutTable
-		return h.seats.enroll(h.kind, h.target, h.semaphoreOptions())
+		return h.slots.enroll(h.kind, h.target, h.semaphoreOptions())
 	}
 	if err := leasehold.Internal.Proven(&h.opts, h.target.store, h.target.key); err != nil { // NewLock does it for itself
 		return nil, err
@@ -313,7 +313,7 @@ func (h *runCmd) conflict(err error) error {
 		return heldBy{h.target, h.wait, h.cooling, h.uncounted, h.unrenewed(), held}
 	}
 	if held, ok := errors.AsType[*semaphore.HeldError](err); ok {
-		return seatsTaken{h.target, h.wait, held}
+		return slotsTaken{h.target, h.wait, held}
 	}
 	return err
 }

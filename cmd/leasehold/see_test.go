@@ -72,13 +72,13 @@ func TestTwoLocksUnderOneName(t *testing.T) {
 			}
 		}
 	}
-	seats, err := semaphore.New(st, "seats", 2, nil)
+	slots, err := semaphore.New(st, "slots", 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := seats.Acquire(t.Context(), 1)
+	lease, err := slots.Acquire(t.Context(), 1)
 	if err == nil {
-		err = errors.Join(lease.Release(t.Context()), seats.Close(t.Context()))
+		err = errors.Join(lease.Release(t.Context()), slots.Close(t.Context()))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -106,8 +106,8 @@ func TestTwoLocksUnderOneName(t *testing.T) {
 		{"status --layout object " + unlisted, 0, "last      me, token ", ""},
 		{"break --token 1 " + unlisted, exitDenied, "", "the lock is left as it is, because another may lie under the same name: give --layout"},
 		{"break --layout object --token 1 " + unlisted, 0, "was free already", ""},
-		{"status " + strings.Replace(unlisted, "alone", "seats", 1), 0, "kind      semaphore, 0 of 2 seats taken\n", "): the semaphore is shown\n"},
-		{"break --token 5 " + strings.Replace(unlisted, "alone", "seats", 1), 0, "was free already\n", ""},
+		{"status " + strings.Replace(unlisted, "alone", "slots", 1), 0, "kind      semaphore, 0 of 2 slots taken\n", "): the semaphore is shown\n"},
+		{"break --token 5 " + strings.Replace(unlisted, "alone", "slots", 1), 0, "was free already\n", ""},
 		{"status " + strings.Replace(unlisted, "alone", "none", 1), exitDenied, "", "access denied: 403 AccessDenied"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -17,26 +17,26 @@ func describeEntry(p target, e admin.Entry) report {
 	return lockjson.DescribeEntry(p.url, p.layout, e)
 }
 
-// seatsText are the lines of a semaphore, for people.
-func seatsText(s *seatsReport, line func(name, format string, args ...any)) {
+// semaphoreText are the lines of a semaphore, for people.
+func semaphoreText(s *semaphoreReport, line func(name, format string, args ...any)) {
 	switch s.Size {
 	case 1:
 		line("kind", "fair lock")
 	case semaphore.RWSize:
 		line("kind", "reader/writer lock")
 	default:
-		line("kind", "semaphore, %d of %s taken", s.Taken, plural(s.Size, "seat"))
+		line("kind", "semaphore, %d of %s taken", s.Taken, plural(s.Size, "slot"))
 	}
 	for _, h := range s.Holders {
-		line("holder", "%s", seatLine(s, h, "since"))
+		line("holder", "%s", entryLine(s, h, "since"))
 	}
 	for _, w := range s.Waiters {
-		line("waiter", "%s", seatLine(s, w, "asked"))
+		line("waiter", "%s", entryLine(s, w, "asked"))
 	}
 }
 
-// seatsSeen is what a line of watch says of a semaphore.
-func seatsSeen(s *seatsReport) string {
+// semaphoreSeen is what a line of watch says of a semaphore.
+func semaphoreSeen(s *semaphoreReport) string {
 	text := fmt.Sprintf("%d of %d taken", s.Taken, s.Size)
 	switch {
 	case s.Size == semaphore.RWSize && s.Taken == s.Size:
@@ -53,13 +53,13 @@ func seatsSeen(s *seatsReport) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	if n := len(s.Waiters); n > 0 {
-		text += fmt.Sprintf(", %d in line", n)
+		text += fmt.Sprintf(", %d waiting", n)
 	}
 	return text
 }
 
-// seatLine is one of its seats.
-func seatLine(s *seatsReport, h seatReport, since string) string {
+// entryLine is one of its holders or waiters.
+func entryLine(s *semaphoreReport, h entryReport, since string) string {
 	parts := []string{plain.Word(h.Holder)}
 	switch {
 	case s.Size == semaphore.RWSize && h.Weight == s.Size:
@@ -67,7 +67,7 @@ func seatLine(s *seatsReport, h seatReport, since string) string {
 	case s.Size == semaphore.RWSize:
 		parts = append(parts, "for reading")
 	case s.Size > 1:
-		parts = append(parts, plural(h.Weight, "seat"))
+		parts = append(parts, plural(h.Weight, "slot"))
 	}
 	if h.Token != leasehold.NoToken {
 		parts = append(parts, fmt.Sprintf("token %v", h.Token))

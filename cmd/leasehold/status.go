@@ -22,11 +22,11 @@ const patience = 30 * time.Second
 
 // What is known of a lock, as package lockjson has it.
 type (
-	report      = lockjson.Report
-	party       = lockjson.Party
-	details     = lockjson.Details
-	seatsReport = lockjson.Seats
-	seatReport  = lockjson.Seat
+	report          = lockjson.Report
+	party           = lockjson.Party
+	details         = lockjson.Details
+	semaphoreReport = lockjson.Semaphore
+	entryReport     = lockjson.Entry
 )
 
 // The exit codes of status --exit-code. A lock that is held has 0.
@@ -125,7 +125,7 @@ func reportText(r report, i leasehold.Info) string {
 		return b.String()
 	}
 	if r.Semaphore != nil {
-		seatsText(r.Semaphore, line)
+		semaphoreText(r.Semaphore, line)
 	}
 	if last := lastOf(r.Party); last != "" {
 		line("last", "%s", last)

@@ -86,7 +86,7 @@ func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOpti
 		}
 	}
 	if e.Semaphore != nil {
-		return a.watchSeats(ctx, p, e)
+		return a.watchSemaphore(ctx, p, e)
 	}
 	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: opts.Layout, NoIfMatch: opts.NoIfMatch, Logger: a.console.logger()}, Renewals: a.verbose})
 	if err != nil {

@@ -39,9 +39,9 @@ func TestPrefixLines(t *testing.T) {
 	held.Held, held.Token = true, 6
 	freed := held
 	freed.Held = false
-	seats := watchview.Row{
+	slots := watchview.Row{
 		Info:      leasehold.Info{Key: "jobs/s", Layout: layoutTable, Exists: true, Held: true, Token: 9, Age: -1},
-		Semaphore: &semaphore.Info{Exists: true, Size: 3, Holders: []semaphore.Seat{{ID: "1", Holder: "x", Weight: 2, Token: 9}}},
+		Semaphore: &semaphore.Info{Exists: true, Size: 3, Holders: []semaphore.Entry{{ID: "1", Holder: "x", Weight: 2, Token: 9}}},
 	}
 	a, b, c := watchview.Row{Info: free}, watchview.Row{Info: held}, watchview.Row{Info: freed}
 	foreign := watchview.Row{Info: leasehold.Info{Key: "jobs/c\x1b", Age: -1}, Foreign: "it is no\nlock"}
@@ -51,10 +51,10 @@ func TestPrefixLines(t *testing.T) {
 		out, said string
 	}{
 		{0, watchview.Snapshot{Rows: []watchview.Row{a}}, "", ""},
-		{5 * time.Second, watchview.Snapshot{Rows: []watchview.Row{b, seats}}, "elected     jobs/a  me  token 6\n" +
+		{5 * time.Second, watchview.Snapshot{Rows: []watchview.Row{b, slots}}, "elected     jobs/a  me  token 6\n" +
 			"elected     jobs/s  2 of 3 taken by x  token 9\n", ""},
-		{0, watchview.Snapshot{Rows: []watchview.Row{b, seats}, Cut: true}, "", "there are more than 2 locks under jobs/, and the others are not watched: give a longer prefix, or a larger --limit\n"},
-		{0, watchview.Snapshot{Rows: []watchview.Row{b, seats}, Cut: true}, "", ""},
+		{0, watchview.Snapshot{Rows: []watchview.Row{b, slots}, Cut: true}, "", "there are more than 2 locks under jobs/, and the others are not watched: give a longer prefix, or a larger --limit\n"},
+		{0, watchview.Snapshot{Rows: []watchview.Row{b, slots}, Cut: true}, "", ""},
 		{5 * time.Second, watchview.Snapshot{Trouble: "it is down"}, "unreadable  jobs/  it is down\n", ""},
 		{59 * time.Second, watchview.Snapshot{Trouble: "it is down"}, "", ""},
 		{time.Second, watchview.Snapshot{Trouble: "it is down"}, "unreadable  jobs/  it is down\n", ""},
@@ -112,7 +112,7 @@ func TestPrefixRefresh(t *testing.T) {
 		}
 	}
 
-	lock, err := semaphore.New(st, "seats/s", 2, &semaphore.Options{Holder: "a", Logger: silent})
+	lock, err := semaphore.New(st, "slots/s", 2, &semaphore.Options{Holder: "a", Logger: silent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestPrefixRefresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &prefixWatch{app: &app{}, at: target{store: st, key: "seats/"}, limit: 1, requests: new(atomic.Int64)}
+	w := &prefixWatch{app: &app{}, at: target{store: st, key: "slots/"}, limit: 1, requests: new(atomic.Int64)}
 	if s, failed := w.refresh(t.Context()); failed != nil || len(s.Rows) != 1 || s.Rows[0].Semaphore == nil || len(s.Rows[0].Semaphore.Holders) != 1 {
 		t.Errorf("of a semaphore it reads %+v, %v", s.Rows, failed)
 	}

@@ -127,7 +127,7 @@ func TestIdle(t *testing.T) {
 	b.is("each state is a word", `[...document.querySelectorAll('td.state')].every((td) => td.innerText.trim())`)
 	b.is("the budget", `/^looks \d+ of 600 requests a minute · the last one \d+ requests? · \d+ put off · all sent \d+ a minute · \$\d+\.\d\d a month at /.test(document.getElementById('budget').innerText)`)
 	b.is("where it is", `document.title === 's3://my-bucket/locks · leasehold'`)
-	b.is("the seats", text("render/gpu", "left")+` === '3 of 3 seats'`)
+	b.is("the slots", text("render/gpu", "left")+` === '3 of 3 slots'`)
 	b.is("the readers", text("reports/cache", "left")+` === '2 readers'`)
 
 	b.is("the nodes are watched", watchNodes)
@@ -148,7 +148,7 @@ func TestIdle(t *testing.T) {
 	dark.is("all that is known is asked for", `(document.getElementById('more').click(), true)`)
 	dark.waits("it is answered", `document.getElementById('more-said').innerText === '5 leases known of'`)
 	dark.picture("idle-dark", true)
-	dark.is("the seats are opened", `(location.hash = '#key=render%2Fgpu', true)`)
+	dark.is("the slots are opened", `(location.hash = '#key=render%2Fgpu', true)`)
 	dark.waits("the waiters in order", `[...document.getElementById('waiters').children].map((li) => li.innerText.split(' ')[0]).join() === 'render-4,render-5'`)
 	dark.is("the holders", `document.getElementById('holders').children.length === 3 && /token \d+ · since/.test(document.getElementById('holders').innerText)`)
 	dark.picture("semaphore-dark", false)

@@ -189,7 +189,7 @@ func TestChangesAreCounted(t *testing.T) {
 						if mode == Wait { // nearly all of it are looks while the lock is held
 							low.Get, high.Get = high.Get*0.95, high.Get*1.05
 						}
-						if mode == Fair && candidates > 2 { // those in the middle watch nobody for a while when the line has moved
+						if mode == Fair && candidates > 2 { // those in the middle watch nobody for a while when the queue has moved
 							low.Get = -12 * float64(candidates-2)
 						}
 						if mode == Peer { // a look because of the change takes the place of a later one

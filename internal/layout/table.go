@@ -58,7 +58,7 @@ func (t Table) Write(ctx context.Context, w queue.Write) (protocol.Version, erro
 // mapSessions returns a table with its sessions renamed. In the object they are relative paths,
 // so a process finds them even if it opens the store from another root.
 func mapSessions(t record.Table, name func(string) string) record.Table {
-	for _, list := range []*[]record.Seat{&t.Holders, &t.Waiters} {
+	for _, list := range []*[]record.Entry{&t.Holders, &t.Waiters} {
 		*list = slices.Clone(*list)
 		for i := range *list {
 			(*list)[i].Session = name((*list)[i].Session)

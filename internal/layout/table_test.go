@@ -17,12 +17,12 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// newTable is a table in which one holds a seat and one waits, under these sessions.
+// newTable is a table in which one holds a slot and one waits, under these sessions.
 func newTable(writeID, holds, waits string) record.Table {
 	return record.Table{
 		Size: 1, Token: 7, WriteID: writeID,
-		Holders: []record.Seat{{ID: "a.1", Session: holds, Weight: 1, Token: 7, Holder: "a"}},
-		Waiters: []record.Seat{{ID: "b.1", Session: waits, Weight: 1, Holder: "b"}},
+		Holders: []record.Entry{{ID: "a.1", Session: holds, Weight: 1, Token: 7, Holder: "a"}},
+		Waiters: []record.Entry{{ID: "b.1", Session: waits, Weight: 1, Holder: "b"}},
 	}
 }
 
@@ -30,7 +30,7 @@ func newTable(writeID, holds, waits string) record.Table {
 // what was seen.
 func TestTableInAStore(t *testing.T) {
 	stores(t, func(t *testing.T, st *tapped) {
-		at := layout.Table{Store: st, Key: "jobs/seats"}
+		at := layout.Table{Store: st, Key: "jobs/slots"}
 		var none layout.TableSnapshot
 		var err error
 		wants(t, "a look costs", st.cost(func() { none, err = at.Look(t.Context(), "") }), "1 GET, 0 PUT, 0 LIST, 0 DELETE")
@@ -65,7 +65,7 @@ func TestTableInAStore(t *testing.T) {
 		if seen, err := at.Look(t.Context(), v1); err != nil || seen.Version != v2 || !reflect.DeepEqual(seen.Table, second) {
 			t.Errorf("there is %+v, %v", seen, err)
 		}
-		wants(t, "where it is", at, st.String()+"/jobs/seats")
+		wants(t, "where it is", at, st.String()+"/jobs/slots")
 	})
 }
 
@@ -74,7 +74,7 @@ func TestTableInAStore(t *testing.T) {
 func TestSessionsOfATable(t *testing.T) {
 	t.Parallel()
 	st := memstore.New()
-	at := layout.Table{Store: st, Key: "p/jobs/seats"}
+	at := layout.Table{Store: st, Key: "p/jobs/slots"}
 	mine := newTable("a.w1", "p/sessions/a", "q/sessions/b")
 	if _, err := at.Write(t.Context(), queue.Write{Table: mine}); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestSessionsOfATable(t *testing.T) {
 	if !reflect.DeepEqual(mine, newTable("a.w1", "p/sessions/a", "q/sessions/b")) {
 		t.Errorf("the caller's table became %+v", mine)
 	}
-	obj, err := st.Get(t.Context(), "p/jobs/seats", "")
+	obj, err := st.Get(t.Context(), "p/jobs/slots", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +92,9 @@ func TestSessionsOfATable(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{
-		"p/jobs/seats": "[p/sessions/a q/sessions/b]",
-		"jobs/seats":   "[sessions/a ../q/sessions/b]",
-		"seats":        "[../sessions/a ../../q/sessions/b]",
+		"p/jobs/slots": "[p/sessions/a q/sessions/b]",
+		"jobs/slots":   "[sessions/a ../q/sessions/b]",
+		"slots":        "[../sessions/a ../../q/sessions/b]",
 	} {
 		from := memstore.New()
 		plant(t, from, key, string(obj.Body))
@@ -103,7 +103,7 @@ func TestSessionsOfATable(t *testing.T) {
 			t.Fatal(err)
 		}
 		var sessions []string
-		for _, s := range seen.Table.Seats() {
+		for _, s := range seen.Table.Entries() {
 			sessions = append(sessions, s.Session)
 		}
 		wants(t, "seen from "+key, sessions, want)
@@ -120,22 +120,22 @@ func TestTableThatIsNone(t *testing.T) {
 		"too large": strings.Repeat("x", store.MaxBody+1),
 	} {
 		st := memstore.New()
-		if _, err := st.PutLarge(t.Context(), "seats", strings.NewReader(body)); err != nil {
+		if _, err := st.PutLarge(t.Context(), "slots", strings.NewReader(body)); err != nil {
 			t.Fatal(err)
 		}
-		s, err := layout.Table{Store: st, Key: "seats"}.Look(t.Context(), "")
+		s, err := layout.Table{Store: st, Key: "slots"}.Look(t.Context(), "")
 		read := layout.TableRead(s, err)
-		if read.Shown != protocol.Foreign || !errors.Is(read.Err, record.ErrForeign) || !strings.Contains(fmt.Sprint(read.Err), "the object mem:///seats is ") || read.Fatal {
+		if read.Shown != protocol.Foreign || !errors.Is(read.Err, record.ErrForeign) || !strings.Contains(fmt.Sprint(read.Err), "the object mem:///slots is ") || read.Fatal {
 			t.Errorf("%s: %+v", name, read)
 		}
 	}
 	st := &tapped{Store: memstore.New()}
-	at := layout.Table{Store: st, Key: "seats"}
+	at := layout.Table{Store: st, Key: "slots"}
 	broken := newTable("a.w1", "s\xff", "s")
 	var err error
 	wants(t, "it costs", st.cost(func() { _, err = at.Write(t.Context(), queue.Write{Table: broken}) }), "0 GET, 0 PUT, 0 LIST, 0 DELETE")
 	if w := layout.TableWritten("", err); !w.Fatal || w.Refused || !errors.Is(err, store.ErrInvalid) ||
-		!strings.HasPrefix(err.Error(), `put "seats": `) || !strings.Contains(err.Error(), "not valid UTF-8") {
+		!strings.HasPrefix(err.Error(), `put "slots": `) || !strings.Contains(err.Error(), "not valid UTF-8") {
 		t.Errorf("it is written: %+v", w)
 	}
 }
@@ -159,7 +159,7 @@ func TestTableOverABadNetwork(t *testing.T) {
 		t.Run(c.kind.String(), func(t *testing.T) {
 			t.Parallel()
 			st := faultstore.Wrap(memstore.New(), nil)
-			at := layout.Table{Store: st, Key: "seats"}
+			at := layout.Table{Store: st, Key: "slots"}
 			if c.kind != faultstore.Conflict { // which is for puts only
 				st.Inject(faultstore.Fault{Kind: c.kind, Op: "get", Nth: 1})
 				s, err := at.Look(t.Context(), "")
@@ -181,7 +181,7 @@ func TestTableOverABadNetwork(t *testing.T) {
 		})
 	}
 	now := time.Now()
-	absent := layout.TableRead(layout.TableSnapshot{}, &store.Error{Op: "get", Key: "seats", Kind: store.ErrNotExist, Date: now})
+	absent := layout.TableRead(layout.TableSnapshot{}, &store.Error{Op: "get", Key: "slots", Kind: store.ErrNotExist, Date: now})
 	if !reflect.DeepEqual(absent, queue.ReadDone{Shown: protocol.Absent, Date: now}) {
 		t.Errorf("absent: %+v", absent)
 	}

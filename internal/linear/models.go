@@ -120,14 +120,14 @@ func (s lease) replaced(by int64) (bool, lease) {
 	return s.Holder == 0 && by > s.Last, lease{Last: by, Spare: true}
 }
 
-// seating is the state of a semaphore.
-type seating struct {
+// semaphore is the state of a semaphore.
+type semaphore struct {
 	Held string // the holders, as " TOKEN*WEIGHT" each, in the order of their tokens
 	Free int64
 	Last int64 // the largest token so far
 }
 
-// Seats is a semaphore of that size under each key. A history needs [Leases] first.
+// Semaphore is a semaphore of that size under each key. A history needs [Leases] first.
 //
 //	acquire KEY WEIGHT  gives the token of the lease
 //	valid KEY TOKEN     the holder looked whether the lease is valid, and it was
@@ -136,8 +136,8 @@ type seating struct {
 //
 // A caller that gets no lease has done nothing that others can see, though the store may show its entry. Whoever is
 // shown as a holder has asked before that, so tokens up to the last one are nobody's later.
-func Seats(size int64) porcupine.Model {
-	m := byKey(model(func(s seating, c Command, o Outcome) (bool, seating) {
+func Semaphore(size int64) porcupine.Model {
+	m := byKey(model(func(s semaphore, c Command, o Outcome) (bool, semaphore) {
 		entry := func(token int64) (text string, weight int64) {
 			for held := range strings.FieldsSeq(s.Held) {
 				var t, w int64
@@ -153,7 +153,7 @@ func Seats(size int64) porcupine.Model {
 				return true, s
 			}
 			fits := c.Weight <= s.Free && o.Token > s.Last
-			return fits, seating{fmt.Sprintf("%s %d*%d", s.Held, o.Token, c.Weight), s.Free - c.Weight, o.Token}
+			return fits, semaphore{fmt.Sprintf("%s %d*%d", s.Held, o.Token, c.Weight), s.Free - c.Weight, o.Token}
 		case "valid":
 			_, weight := entry(c.Token)
 			return o.Is == Unknown || weight > 0, s
@@ -162,7 +162,7 @@ func Seats(size int64) porcupine.Model {
 			if weight == 0 {
 				return o.Is == Unknown, s
 			}
-			return true, seating{strings.Replace(s.Held, text, "", 1), s.Free + weight, s.Last}
+			return true, semaphore{strings.Replace(s.Held, text, "", 1), s.Free + weight, s.Last}
 		case "inspect":
 			if o.Is == Unknown {
 				return true, s
@@ -174,11 +174,11 @@ func Seats(size int64) porcupine.Model {
 					return false, s
 				}
 			}
-			return o.Token >= s.Last, seating{s.Held, s.Free, o.Token}
+			return o.Token >= s.Last, semaphore{s.Held, s.Free, o.Token}
 		}
 		return false, s
 	}))
-	m.Init = func() any { return seating{Free: size} }
+	m.Init = func() any { return semaphore{Free: size} }
 	return m
 }
 

@@ -84,35 +84,35 @@ func TestModels(t *testing.T) {
 			at(5, 6, about("acquire", "k", 0), gave(6)), at(7, 8, about("valid", "k", 6), done),
 		}, true},
 
-		{"as many as there are seats", linear.Seats(3), []linear.Op{
+		{"as many as there are slots", linear.Semaphore(3), []linear.Op{
 			at(1, 2, weighing(1), gave(5)), at(1, 2, weighing(2), gave(6)), at(3, 4, with("valid", 5), done), at(3, 4, with("valid", 6), done),
 		}, true},
-		{"one more than there are seats", linear.Seats(3), []linear.Op{
+		{"one more than there are slots", linear.Semaphore(3), []linear.Op{
 			at(1, 2, weighing(2), gave(5)), at(1, 2, weighing(2), gave(6)), at(3, 4, with("valid", 5), done), at(3, 4, with("valid", 6), done),
 		}, false},
-		{"one after the other has left", linear.Seats(3), []linear.Op{
+		{"one after the other has left", linear.Semaphore(3), []linear.Op{
 			at(1, 2, weighing(2), gave(5)), at(3, 6, with("release", 5), done), at(4, 5, weighing(3), gave(6)), at(7, 8, with("valid", 6), done),
 		}, true},
-		{"one that left believes in its seat", linear.Seats(3), []linear.Op{
+		{"one that left believes in its slot", linear.Semaphore(3), []linear.Op{
 			at(1, 2, weighing(2), gave(5)), at(3, 4, with("release", 5), done), at(5, 6, with("valid", 5), done),
 		}, false},
-		{"a token of seats twice", linear.Seats(3), []linear.Op{at(1, 2, weighing(1), gave(5)), at(3, 4, weighing(1), gave(5))}, false},
-		{"a token of seats goes back", linear.Seats(3), []linear.Op{at(1, 2, weighing(1), gave(5)), at(3, 4, weighing(1), gave(4))}, false},
-		{"tokens of two that came at once", linear.Seats(3), []linear.Op{at(1, 4, weighing(1), gave(5)), at(2, 3, weighing(1), gave(4))}, true},
-		{"a caller that may have got seats", linear.Seats(3), []linear.Op{at(1, 0, weighing(3), linear.Outcome{}), at(3, 4, weighing(3), gave(6))}, true},
-		{"a holder of seats that was killed", linear.Seats(3), []linear.Op{
+		{"a token of slots twice", linear.Semaphore(3), []linear.Op{at(1, 2, weighing(1), gave(5)), at(3, 4, weighing(1), gave(5))}, false},
+		{"a token of slots goes back", linear.Semaphore(3), []linear.Op{at(1, 2, weighing(1), gave(5)), at(3, 4, weighing(1), gave(4))}, false},
+		{"tokens of two that came at once", linear.Semaphore(3), []linear.Op{at(1, 4, weighing(1), gave(5)), at(2, 3, weighing(1), gave(4))}, true},
+		{"a caller that may have got slots", linear.Semaphore(3), []linear.Op{at(1, 0, weighing(3), linear.Outcome{}), at(3, 4, weighing(3), gave(6))}, true},
+		{"a holder of slots that was killed", linear.Semaphore(3), []linear.Op{
 			at(1, 2, weighing(3), gave(5)), at(3, 4, with("valid", 5), done), at(5, 6, weighing(1), gave(6)), at(7, 8, with("valid", 6), done),
 		}, true},
-		{"seats of a holder whose lease is valid", linear.Seats(3), []linear.Op{
+		{"slots of a holder whose lease is valid", linear.Semaphore(3), []linear.Op{
 			at(1, 2, weighing(3), gave(5)), at(3, 4, weighing(1), gave(6)), at(5, 6, with("valid", 5), done),
 		}, false},
-		{"a holder that is not shown", linear.Seats(3), []linear.Op{
+		{"a holder that is not shown", linear.Semaphore(3), []linear.Op{
 			at(1, 2, weighing(1), gave(5)), at(3, 4, with("inspect", 0), linear.Outcome{Is: linear.Done, Token: 6, Value: "6 "}), at(5, 6, with("valid", 5), done),
 		}, false},
-		{"one that gave up is shown", linear.Seats(3), []linear.Op{
+		{"one that gave up is shown", linear.Semaphore(3), []linear.Op{
 			at(1, 2, weighing(1), gave(5)), at(3, 4, with("inspect", 0), linear.Outcome{Is: linear.Done, Token: 6, Value: "5 6 "}), at(5, 6, with("valid", 5), done),
 		}, true},
-		{"a look at seats of the past", linear.Seats(3), []linear.Op{
+		{"a look at slots of the past", linear.Semaphore(3), []linear.Op{
 			at(1, 2, weighing(1), gave(5)), at(3, 4, weighing(1), gave(6)), at(5, 6, with("inspect", 0), linear.Outcome{Is: linear.Done, Token: 5, Value: "5 "}),
 		}, false},
 

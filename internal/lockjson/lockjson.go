@@ -54,19 +54,19 @@ type Details struct {
 	Session    string            `json:"session,omitempty"`
 	Meta       map[string]string `json:"meta,omitempty"`
 	Version    string            `json:"version,omitempty"`
-	Semaphore  *Seats            `json:"semaphore,omitempty"` // of a semaphore only
+	Semaphore  *Semaphore        `json:"semaphore,omitempty"` // of a semaphore only
 }
 
-// Seats are the part of a report that only a semaphore has.
-type Seats struct {
-	Size    int    `json:"size"`
-	Taken   int    `json:"taken"`
-	Holders []Seat `json:"holders"`
-	Waiters []Seat `json:"waiters"` // in order: the first is the next
+// A Semaphore is the part of a report that only a semaphore has.
+type Semaphore struct {
+	Size    int     `json:"size"`
+	Taken   int     `json:"taken"`
+	Holders []Entry `json:"holders"`
+	Waiters []Entry `json:"waiters"` // in order: the first is the next
 }
 
-// A Seat is what one caller has in a semaphore, or waits for.
-type Seat struct {
+// An Entry is the slots that one caller holds in a semaphore, or waits for.
+type Entry struct {
 	Holder    string          `json:"holder"`
 	Weight    int             `json:"weight"`
 	Token     leasehold.Token `json:"token,omitempty"` // of a holder
@@ -123,20 +123,20 @@ func (d *Details) LayoutText() string {
 func DescribeEntry(url string, asked leasehold.Layout, e admin.Entry) Report {
 	r := Describe(url, asked, e.Info)
 	if e.Semaphore != nil {
-		r.Semaphore = DescribeSeats(e.Semaphore)
+		r.Semaphore = DescribeSemaphore(e.Semaphore)
 	}
 	return r
 }
 
-// DescribeSeats is what is known of the seats of a semaphore.
-func DescribeSeats(i *semaphore.Info) *Seats {
-	return &Seats{i.Size, i.Taken(), seats(i.Holders), seats(i.Waiters)}
+// DescribeSemaphore is what is known of a semaphore.
+func DescribeSemaphore(i *semaphore.Info) *Semaphore {
+	return &Semaphore{i.Size, i.Taken(), entries(i.Holders), entries(i.Waiters)}
 }
 
-func seats(of []semaphore.Seat) []Seat {
-	all := []Seat{} // [] in JSON, and not null
+func entries(of []semaphore.Entry) []Entry {
+	all := []Entry{} // [] in JSON, and not null
 	for _, s := range of {
-		all = append(all, Seat{s.Holder, s.Weight, s.Token, Known(s.Since), s.Session, s.Abandoned})
+		all = append(all, Entry{s.Holder, s.Weight, s.Token, Known(s.Since), s.Session, s.Abandoned})
 	}
 	return all
 }

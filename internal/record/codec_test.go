@@ -428,14 +428,14 @@ type pastMeans struct {
 
 // tableMeans is what a reader finds in a table.
 type tableMeans struct {
-	Size    int64       `json:"size"`
-	Token   int64       `json:"token"`
-	WriteID string      `json:"write_id"`
-	Holders []seatMeans `json:"holders"`
-	Waiters []seatMeans `json:"waiters"`
+	Size    int64        `json:"size"`
+	Token   int64        `json:"token"`
+	WriteID string       `json:"write_id"`
+	Holders []entryMeans `json:"holders"`
+	Waiters []entryMeans `json:"waiters"`
 }
 
-type seatMeans struct {
+type entryMeans struct {
 	ID      string `json:"id"`
 	Session string `json:"session"`
 	Weight  int64  `json:"weight"`
@@ -464,7 +464,7 @@ func (v vector) judged(t *testing.T) vector {
 		table, err := record.DecodeTable(v.body(t))
 		v.Verdict = verdict(err)
 		if err == nil {
-			v.Means = tableMeans{table.Size, table.Token, table.WriteID, seatsMean(table.Holders), seatsMean(table.Waiters)}
+			v.Means = tableMeans{table.Size, table.Token, table.WriteID, entriesMean(table.Holders), entriesMean(table.Waiters)}
 			v.Verdict = "table"
 		} else {
 			v.Kind = kind(err)
@@ -499,10 +499,10 @@ func (v vector) judged(t *testing.T) vector {
 	return v
 }
 
-func seatsMean(all []record.Seat) []seatMeans {
-	list := []seatMeans{}
+func entriesMean(all []record.Entry) []entryMeans {
+	list := []entryMeans{}
 	for _, s := range all {
-		list = append(list, seatMeans{s.ID, s.Session, s.Weight, s.Token, s.Holder})
+		list = append(list, entryMeans{s.ID, s.Session, s.Weight, s.Token, s.Holder})
 	}
 	return list
 }
@@ -714,21 +714,21 @@ func vectors(t *testing.T) (all []vector) {
 	})
 	table := record.Table{
 		Size: 2, Token: 12, WriteID: "0123456789abcdef0123456789abcdef.9", Turn: 1500 * time.Millisecond,
-		Holders: []record.Seat{
+		Holders: []record.Entry{
 			{ID: "a1", Session: "sessions/00112233", Weight: 1, Token: 11, Holder: "host-a/4711", Since: at},
 			{ID: "b1", Session: "sessions/44556677", Weight: 1, Token: 12, Holder: "host-b/7", Since: at.Add(time.Second)},
 		},
-		Waiters: []record.Seat{{ID: "c1", Session: "sessions/8899aabb", Weight: 2, Holder: "host-c/1", Since: at.Add(2 * time.Second)}},
+		Waiters: []record.Entry{{ID: "c1", Session: "sessions/8899aabb", Weight: 2, Holder: "host-c/1", Since: at.Add(2 * time.Second)}},
 	}
 	body, err := table.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	seated := strings.Replace(string(body), `"size":2`, `"size":1`, 1)
+	overfull := strings.Replace(string(body), `"size":2`, `"size":1`, 1)
 	return append(
 		all,
-		vector{Name: "table", About: "a semaphore of two seats, both taken, and one waits for both", ReadAs: "table", Body: string(body), Verdict: "table"},
+		vector{Name: "table", About: "a semaphore of two slots, both taken, and one waits for both", ReadAs: "table", Body: string(body), Verdict: "table"},
 		vector{Name: "table-as-object", ReadAs: "object", Body: string(body), Verdict: "foreign"},
-		vector{Name: "table-overfull", About: "more weight than there is", ReadAs: "table", Body: seated, Verdict: "foreign"},
+		vector{Name: "table-overfull", About: "more weight than there is", ReadAs: "table", Body: overfull, Verdict: "foreign"},
 	)
 }

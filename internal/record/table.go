@@ -17,9 +17,9 @@ const (
 	// MaxTable is the largest table's size in bytes. Joining callers leave half of it free: see
 	// MaxJoined.
 	MaxTable = 512 << 10
-	// MaxSeats is the largest size of a table: more than any use needs, and small enough that
+	// MaxSlots is the largest size of a table: more than any use needs, and small enough that
 	// no sum of weights overflows.
-	MaxSeats = 1 << 30
+	MaxSlots = 1 << 30
 )
 
 // A Table is the state of a semaphore in the store: the holders of its slots, and the waiters,
@@ -28,8 +28,8 @@ type Table struct {
 	Size    int64  // the holders' weights add up to at most this
 	Token   int64  // the last one granted
 	WriteID string // unique to the attempt that wrote this (rule A2)
-	Holders []Seat
-	Waiters []Seat // in order of arrival
+	Holders []Entry
+	Waiters []Entry // in order of arrival
 
 	// Turn is how long slots were held lately, on average, as their holders reported. It helps
 	// waiters to time their polls, and decides nothing. 0: unknown.
@@ -40,8 +40,8 @@ type Table struct {
 	Unknown map[string]json.RawMessage
 }
 
-// A Seat is one caller's entry in a table.
-type Seat struct {
+// An Entry is one caller's entry in a table.
+type Entry struct {
 	ID      string // of one caller and one acquisition; never used again
 	Session string // the entry counts as long as this goes on (rule T2)
 	Weight  int64
@@ -55,8 +55,8 @@ type Seat struct {
 	Unknown map[string]json.RawMessage // as in a Table
 }
 
-// seat is the form of an entry.
-type seat struct {
+// entryForm is the JSON form of an entry.
+type entryForm struct {
 	ID      string `json:"id"`
 	Session string `json:"session"`
 	Weight  int64  `json:"weight"`
@@ -74,8 +74,8 @@ func (t Table) Taken() (sum int64) {
 	return sum
 }
 
-// Seats returns all entries, the holders' first.
-func (t Table) Seats() []Seat { return slices.Concat(t.Holders, t.Waiters) }
+// Entries returns all entries, the holders' first.
+func (t Table) Entries() []Entry { return slices.Concat(t.Holders, t.Waiters) }
 
 // Encode returns the table's bytes, one line for each entry. It fails with ErrTableFull if they
 // would be more than MaxTable.
@@ -90,11 +90,11 @@ func (t Table) Encode() ([]byte, error) {
 		Turn    int64  `json:"turn_ms,omitempty"`
 	}{Format, LayoutTable, t.Size, t.Token, t.WriteID, t.Turn.Milliseconds()})
 	for _, list := range []struct {
-		name  string
-		seats []Seat
+		name    string
+		entries []Entry
 	}{{"holders", t.Holders}, {"waiters", t.Waiters}} {
 		fmt.Fprintf(&b, ",\n%q:[", list.name)
-		for i, s := range list.seats {
+		for i, s := range list.entries {
 			for _, text := range []string{s.ID, s.Session, s.Holder, s.Address} {
 				if !utf8.ValidString(text) {
 					return nil, fmt.Errorf("the text %q is not valid UTF-8", text)
@@ -128,21 +128,21 @@ const MaxJoined = MaxTable / 2
 // Room returns how many bytes of entries may be added to the table, if it may have most in all.
 func (t Table) Room(most int) int {
 	room := most
-	for _, s := range t.Seats() {
+	for _, s := range t.Entries() {
 		room -= s.Len()
 	}
 	return room
 }
 
 // Len returns how many bytes the entry has in a table.
-func (s Seat) Len() int {
+func (s Entry) Len() int {
 	var b bytes.Buffer
 	s.append(&b)
 	return b.Len() + len(",\n ")
 }
 
-func (s Seat) append(b *bytes.Buffer) {
-	open(b, seat{s.ID, s.Session, s.Weight, s.Token, short(s.Holder), s.Address, formatTime(s.Since)})
+func (s Entry) append(b *bytes.Buffer) {
+	open(b, entryForm{s.ID, s.Session, s.Weight, s.Token, short(s.Holder), s.Address, formatTime(s.Since)})
 	appendUnknown(b, s.Unknown)
 	b.WriteByte('}')
 }
@@ -177,8 +177,8 @@ func decodeTable(body []byte) (t Table, err error) {
 	if t.Size, err = f.integer("size"); err != nil {
 		return t, err
 	}
-	if t.Size < 1 || t.Size > MaxSeats {
-		return t, fmt.Errorf("its size %d is not between 1 and %d", t.Size, MaxSeats)
+	if t.Size < 1 || t.Size > MaxSlots {
+		return t, fmt.Errorf("its size %d is not between 1 and %d", t.Size, MaxSlots)
 	}
 	if t.Token, err = f.integer("token"); err != nil {
 		return t, err
@@ -192,10 +192,10 @@ func decodeTable(body []byte) (t Table, err error) {
 	if t.WriteID == "" {
 		return t, errors.New("it has no write_id")
 	}
-	if t.Holders, err = f.seats("holders"); err != nil {
+	if t.Holders, err = f.entries("holders"); err != nil {
 		return t, err
 	}
-	if t.Waiters, err = f.seats("waiters"); err != nil {
+	if t.Waiters, err = f.entries("waiters"); err != nil {
 		return t, err
 	}
 	t.Turn = time.Duration(min(f.count("turn_ms"), maxTurn.Milliseconds())) * time.Millisecond
@@ -203,14 +203,14 @@ func decodeTable(body []byte) (t Table, err error) {
 	return t, t.check()
 }
 
-// seats moves a list of entries out of f.
-func (f fields) seats(name string) (all []Seat, err error) {
+// entries moves a list of entries out of f.
+func (f fields) entries(name string) (all []Entry, err error) {
 	var raw []json.RawMessage
 	if err := f.take(name, &raw); err != nil {
 		return nil, err
 	}
 	for i, r := range raw {
-		s, err := decodeSeat(r)
+		s, err := decodeEntry(r)
 		if err != nil {
 			return nil, fmt.Errorf("of its %s number %d: %w", name, i+1, err)
 		}
@@ -219,7 +219,7 @@ func (f fields) seats(name string) (all []Seat, err error) {
 	return all, nil
 }
 
-func decodeSeat(raw []byte) (s Seat, err error) {
+func decodeEntry(raw []byte) (s Entry, err error) {
 	f, err := splitObject(raw)
 	if err != nil {
 		return s, err
@@ -252,7 +252,7 @@ func decodeSeat(raw []byte) (s Seat, err error) {
 // check returns what is impossible in a table, or nil.
 func (t Table) check() error {
 	ids, tokens := map[string]bool{}, map[int64]bool{}
-	for i, s := range t.Seats() {
+	for i, s := range t.Entries() {
 		switch holds := i < len(t.Holders); {
 		case s.Weight < 1 || s.Weight > t.Size:
 			return fmt.Errorf("the weight %d of %s is not between 1 and its size %d", s.Weight, s.ID, t.Size)

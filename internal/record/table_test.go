@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// seats is a table as any version must be able to read it.
-const seats = `{"format":1,"layout":"table","size":4,"token":42,"write_id":"0f9c.w7","turn_ms":1500,
+// tableText is a table as any version must be able to read it.
+const tableText = `{"format":1,"layout":"table","size":4,"token":42,"write_id":"0f9c.w7","turn_ms":1500,
 "holders":[
  {"id":"0f9c.1","session":"sessions/0f9c","weight":2,"token":41,"holder":"web-1","since":"2026-11-20T10:30:45.000Z"},
  {"id":"77aa.3","session":"sessions/77aa","weight":1,"token":42,"holder":"<web-2>","since":"2026-11-20T10:30:50.000Z"}],
@@ -23,16 +23,16 @@ const seats = `{"format":1,"layout":"table","size":4,"token":42,"write_id":"0f9c
  {"id":"5bd1.9","session":"sessions/5bd1","weight":1,"holder":""}]}
 `
 
-// table is what seats says.
+// table is what tableText says.
 func table() record.Table {
 	at := time.Date(2026, 11, 20, 10, 30, 45, 0, time.UTC)
 	return record.Table{
 		Size: 4, Token: 42, WriteID: "0f9c.w7", Turn: 1500 * time.Millisecond,
-		Holders: []record.Seat{
+		Holders: []record.Entry{
 			{ID: "0f9c.1", Session: "sessions/0f9c", Weight: 2, Token: 41, Holder: "web-1", Since: at},
 			{ID: "77aa.3", Session: "sessions/77aa", Weight: 1, Token: 42, Holder: "<web-2>", Since: at.Add(5 * time.Second)},
 		},
-		Waiters: []record.Seat{
+		Waiters: []record.Entry{
 			{ID: "0f9c.2", Session: "sessions/0f9c", Weight: 4, Holder: "web-1", Address: "10.0.1.42:8443", Since: at.Add(20 * time.Second)},
 			{ID: "5bd1.9", Session: "sessions/5bd1", Weight: 1},
 		},
@@ -41,18 +41,18 @@ func table() record.Table {
 
 func TestTableIsReadAndWrittenAlike(t *testing.T) {
 	t.Parallel()
-	got, err := record.DecodeTable([]byte(seats))
+	got, err := record.DecodeTable([]byte(tableText))
 	if err != nil || !reflect.DeepEqual(got, table()) {
 		t.Errorf("decoded %+v, %v; want %+v", got, err, table())
 	}
-	if body, err := table().Encode(); err != nil || string(body) != seats {
-		t.Errorf("encoded %s, %v; want %s", body, err, seats)
+	if body, err := table().Encode(); err != nil || string(body) != tableText {
+		t.Errorf("encoded %s, %v; want %s", body, err, tableText)
 	}
 	if got.Taken() != 3 {
-		t.Errorf("%d seats are taken", got.Taken())
+		t.Errorf("%d slots are taken", got.Taken())
 	}
 	var order []string
-	for _, s := range got.Seats() {
+	for _, s := range got.Entries() {
 		order = append(order, s.ID)
 	}
 	if fmt.Sprint(order) != "[0f9c.1 77aa.3 0f9c.2 5bd1.9]" {
@@ -80,7 +80,7 @@ func TestEmptyTable(t *testing.T) {
 // entry.
 func TestUnknownFieldsOfATable(t *testing.T) {
 	t.Parallel()
-	text := strings.Replace(seats, `"holder":"web-1"`, `"holder":"web-1","Zone":"a"`, 1)
+	text := strings.Replace(tableText, `"holder":"web-1"`, `"holder":"web-1","Zone":"a"`, 1)
 	text = strings.Replace(text, `"holder":""}]}`, `"holder":"","\"<":{"deep": [1,2.50,"<&>"]},"b":null}],"colour":[ 1 ],"size2":3}`, 1)
 	text = strings.Replace(text, `,"Zone":"a","since":"2026-11-20T10:30:45.000Z"`, `,"since":"2026-11-20T10:30:45.000Z","Zone":"a"`, 1)
 	got, err := record.DecodeTable([]byte(text))
@@ -100,50 +100,50 @@ func TestUnknownFieldsOfATable(t *testing.T) {
 func TestForeignTables(t *testing.T) {
 	t.Parallel()
 	replace := func(from, to string) string {
-		if !strings.Contains(seats, from) {
+		if !strings.Contains(tableText, from) {
 			t.Fatalf("no %s", from)
 		}
-		return strings.Replace(seats, from, to, 1)
+		return strings.Replace(tableText, from, to, 1)
 	}
 	for name, c := range map[string]struct{ body, says string }{
-		"garbage":             {"\x00\x01garbage", "not a JSON object"},
-		"cut short":           {seats[:60], "broken"},
-		"a lock":              {plain, `it belongs to the layout "object", not "table"`},
-		"a heartbeat":         {replace(`"table"`, `"session"`), `it belongs to the layout "session", not "table"`},
-		"layout a number":     {replace(`"table"`, `7`), "its layout is not what it should be"},
-		"higher format":       {replace(`"format":1`, `"format":2`), "upgrade leasehold"},
-		"no size":             {replace(`"size":4,`, ``), "it has no size"},
-		"size zero":           {replace(`"size":4`, `"size":0`), "its size 0 is not between 1 and 1073741824"},
-		"size too large":      {replace(`"size":4`, `"size":1073741825`), "its size 1073741825"},
-		"no token":            {replace(`"token":42,"write_id"`, `"write_id"`), "it has no token"},
-		"negative token":      {replace(`"token":42,"write_id"`, `"token":-1,"write_id"`), "its token -1 is negative"},
-		"no write ID":         {replace(`"0f9c.w7"`, `""`), "it has no write_id"},
-		"write ID a number":   {replace(`"0f9c.w7"`, `7`), "its write_id"},
-		"size twice":          {replace(`"size":4`, `"size":4,"size":5`), "twice"},
-		"holders no list":     {replace("\"holders\":[\n", `"holders":7,"others":[`), "its holders is not what it should be"},
-		"waiters no list":     {replace("\"waiters\":[\n", `"waiters":7,"others":[`), "its waiters is not what it should be"},
-		"an entry a text":     {replace(`{"id":"77aa.3"`, `"x",{"id":"77aa.3"`), "of its holders number 2: it is not a JSON object"},
-		"a waiter a text":     {replace(`{"id":"0f9c.2"`, `"x",{"id":"0f9c.2"`), "of its waiters number 1: it is not a JSON object"},
-		"no id":               {replace(`"id":"0f9c.1",`, ``), "of its holders number 1: it has no id, or no session"},
-		"no session":          {replace(`"session":"sessions/5bd1",`, ``), "of its waiters number 2: it has no id, or no session"},
-		"id a number":         {replace(`"0f9c.1"`, `7`), "its id"},
-		"session a number":    {replace(`"sessions/0f9c"`, `7`), "its session"},
-		"holder a number":     {replace(`"web-1"`, `7`), "its holder"},
-		"since a number":      {replace(`"2026-11-20T10:30:45.000Z"`, `7`), "its since"},
-		"no weight":           {replace(`"weight":2,`, ``), "it has no weight"},
-		"weight a text":       {replace(`"weight":2`, `"weight":"2"`), "its weight is not an integer"},
-		"weight zero":         {replace(`"weight":2`, `"weight":0`), "the weight 0 of 0f9c.1 is not between 1 and its size 4"},
-		"weight too large":    {replace(`"weight":4`, `"weight":5`), "the weight 5 of 0f9c.2 is not between 1 and its size 4"},
-		"a token a text":      {replace(`"token":41`, `"token":"41"`), "its token is not an integer"},
-		"a token zero":        {replace(`"token":41`, `"token":0`), "the token 0 of 0f9c.1"},
-		"a token not granted": {replace(`"token":42,"holder"`, `"token":43,"holder"`), "the token 43 of 77aa.3"},
-		"a token twice":       {replace(`"token":41`, `"token":42`), "the token 42 of 77aa.3"},
-		"no token of a seat":  {replace(`"token":41,`, ``), "the token 0 of 0f9c.1"},
-		"a waiter's token":    {replace(`"weight":4`, `"weight":4,"token":7`), "0f9c.2 waits, and has a token"},
-		"a holder twice":      {replace(`"77aa.3"`, `"0f9c.1"`), "the entry 0f9c.1 is there twice"},
-		"a waiter twice":      {replace(`"5bd1.9"`, `"0f9c.2"`), "the entry 0f9c.2 is there twice"},
-		"both":                {replace(`"5bd1.9"`, `"0f9c.1"`), "the entry 0f9c.1 is there twice"},
-		"more than there is":  {replace(`"weight":2`, `"weight":4`), "its holders have the weight 5, and its size is 4"},
+		"garbage":              {"\x00\x01garbage", "not a JSON object"},
+		"cut short":            {tableText[:60], "broken"},
+		"a lock":               {plain, `it belongs to the layout "object", not "table"`},
+		"a heartbeat":          {replace(`"table"`, `"session"`), `it belongs to the layout "session", not "table"`},
+		"layout a number":      {replace(`"table"`, `7`), "its layout is not what it should be"},
+		"higher format":        {replace(`"format":1`, `"format":2`), "upgrade leasehold"},
+		"no size":              {replace(`"size":4,`, ``), "it has no size"},
+		"size zero":            {replace(`"size":4`, `"size":0`), "its size 0 is not between 1 and 1073741824"},
+		"size too large":       {replace(`"size":4`, `"size":1073741825`), "its size 1073741825"},
+		"no token":             {replace(`"token":42,"write_id"`, `"write_id"`), "it has no token"},
+		"negative token":       {replace(`"token":42,"write_id"`, `"token":-1,"write_id"`), "its token -1 is negative"},
+		"no write ID":          {replace(`"0f9c.w7"`, `""`), "it has no write_id"},
+		"write ID a number":    {replace(`"0f9c.w7"`, `7`), "its write_id"},
+		"size twice":           {replace(`"size":4`, `"size":4,"size":5`), "twice"},
+		"holders no list":      {replace("\"holders\":[\n", `"holders":7,"others":[`), "its holders is not what it should be"},
+		"waiters no list":      {replace("\"waiters\":[\n", `"waiters":7,"others":[`), "its waiters is not what it should be"},
+		"an entry a text":      {replace(`{"id":"77aa.3"`, `"x",{"id":"77aa.3"`), "of its holders number 2: it is not a JSON object"},
+		"a waiter a text":      {replace(`{"id":"0f9c.2"`, `"x",{"id":"0f9c.2"`), "of its waiters number 1: it is not a JSON object"},
+		"no id":                {replace(`"id":"0f9c.1",`, ``), "of its holders number 1: it has no id, or no session"},
+		"no session":           {replace(`"session":"sessions/5bd1",`, ``), "of its waiters number 2: it has no id, or no session"},
+		"id a number":          {replace(`"0f9c.1"`, `7`), "its id"},
+		"session a number":     {replace(`"sessions/0f9c"`, `7`), "its session"},
+		"holder a number":      {replace(`"web-1"`, `7`), "its holder"},
+		"since a number":       {replace(`"2026-11-20T10:30:45.000Z"`, `7`), "its since"},
+		"no weight":            {replace(`"weight":2,`, ``), "it has no weight"},
+		"weight a text":        {replace(`"weight":2`, `"weight":"2"`), "its weight is not an integer"},
+		"weight zero":          {replace(`"weight":2`, `"weight":0`), "the weight 0 of 0f9c.1 is not between 1 and its size 4"},
+		"weight too large":     {replace(`"weight":4`, `"weight":5`), "the weight 5 of 0f9c.2 is not between 1 and its size 4"},
+		"a token a text":       {replace(`"token":41`, `"token":"41"`), "its token is not an integer"},
+		"a token zero":         {replace(`"token":41`, `"token":0`), "the token 0 of 0f9c.1"},
+		"a token not granted":  {replace(`"token":42,"holder"`, `"token":43,"holder"`), "the token 43 of 77aa.3"},
+		"a token twice":        {replace(`"token":41`, `"token":42`), "the token 42 of 77aa.3"},
+		"no token of an entry": {replace(`"token":41,`, ``), "the token 0 of 0f9c.1"},
+		"a waiter's token":     {replace(`"weight":4`, `"weight":4,"token":7`), "0f9c.2 waits, and has a token"},
+		"a holder twice":       {replace(`"77aa.3"`, `"0f9c.1"`), "the entry 0f9c.1 is there twice"},
+		"a waiter twice":       {replace(`"5bd1.9"`, `"0f9c.2"`), "the entry 0f9c.2 is there twice"},
+		"both":                 {replace(`"5bd1.9"`, `"0f9c.1"`), "the entry 0f9c.1 is there twice"},
+		"more than there is":   {replace(`"weight":2`, `"weight":4`), "its holders have the weight 5, and its size is 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,8 +171,8 @@ func TestTableBounds(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
-	if record.MaxSeats != 1<<30 || record.MaxTable != 512<<10 {
-		t.Error(record.MaxSeats, record.MaxTable)
+	if record.MaxSlots != 1<<30 || record.MaxTable != 512<<10 {
+		t.Error(record.MaxSlots, record.MaxTable)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestTableSize(t *testing.T) {
 	full := table()
 	full.Waiters = nil
 	for i := range 1000 {
-		full.Waiters = append(full.Waiters, record.Seat{
+		full.Waiters = append(full.Waiters, record.Entry{
 			ID: fmt.Sprintf("%032x.%d", i, i), Session: fmt.Sprintf("sessions/%032x", i), Weight: 1, Holder: "worker-7f9c8d-x2x4p/1", Since: full.Holders[0].Since,
 		})
 	}
@@ -210,7 +210,7 @@ func TestTableSize(t *testing.T) {
 // TestRoom: what those who join have is half of a table, less what its entries take in it.
 func TestRoom(t *testing.T) {
 	t.Parallel()
-	last := record.Seat{ID: "a.1", Session: "s", Weight: 1, Holder: "é"}
+	last := record.Entry{ID: "a.1", Session: "s", Weight: 1, Holder: "é"}
 	if n := len(",\n " + `{"id":"a.1","session":"s","weight":1,"holder":"é"}`); last.Len() != n {
 		t.Errorf("an entry has %d bytes, and not %d", last.Len(), n)
 	}
@@ -231,10 +231,10 @@ func TestRoom(t *testing.T) {
 // for people; so is a time that cannot be read.
 func TestTextsOfATable(t *testing.T) {
 	t.Parallel()
-	for name, broken := range map[string]record.Seat{
+	for name, broken := range map[string]record.Entry{
 		"id": {ID: "a\xff", Session: "s", Weight: 1}, "session": {ID: "a", Session: "s\xff", Weight: 1}, "holder": {ID: "a", Session: "s", Weight: 1, Holder: "h\xff"},
 	} {
-		for _, full := range []record.Table{{Size: 1, WriteID: "x", Holders: []record.Seat{broken}}, {Size: 1, WriteID: "x", Waiters: []record.Seat{broken}}} {
+		for _, full := range []record.Table{{Size: 1, WriteID: "x", Holders: []record.Entry{broken}}, {Size: 1, WriteID: "x", Waiters: []record.Entry{broken}}} {
 			if body, err := full.Encode(); err == nil || !strings.Contains(err.Error(), "is not valid UTF-8") {
 				t.Errorf("%s: %s, %v", name, body, err)
 			}
@@ -243,7 +243,7 @@ func TestTextsOfATable(t *testing.T) {
 	long := table()
 	long.Waiters[0].Holder = strings.Repeat("h", 4000)
 	body, err := long.Encode()
-	if err != nil || len(body) > len(seats)+300 {
+	if err != nil || len(body) > len(tableText)+300 {
 		t.Fatalf("%d bytes, %v", len(body), err)
 	}
 	got, err := record.DecodeTable([]byte(strings.Replace(string(body), "2026-11-20T10:30:45.000Z", "yesterday", 1)))
@@ -260,7 +260,7 @@ func TestTurnOfATable(t *testing.T) {
 		"1": time.Millisecond, "0": 0, "-1": 0, `"7"`: 0, "1.5": 0, "86399999": (day - 1) * time.Millisecond,
 		"86400000": day * time.Millisecond, "86400001": day * time.Millisecond, "4611686018427387903": day * time.Millisecond,
 	} {
-		got, err := record.DecodeTable([]byte(strings.Replace(seats, `"turn_ms":1500`, `"turn_ms":`+text, 1)))
+		got, err := record.DecodeTable([]byte(strings.Replace(tableText, `"turn_ms":1500`, `"turn_ms":`+text, 1)))
 		if err != nil || got.Turn != want {
 			t.Errorf("%s: %v, %v", text, got.Turn, err)
 		}
@@ -270,8 +270,8 @@ func TestTurnOfATable(t *testing.T) {
 // FuzzDecodeTable: whatever lies in the store, it is either refused or read. What is read breaks no
 // promise, and says what was there, also when it is written back.
 func FuzzDecodeTable(f *testing.F) {
-	f.Add([]byte(seats))
-	f.Add([]byte(strings.Replace(seats, `"holder":""}]}`, `"holder":"","colour":[null,{"a":1e9}],"":0}],"zone":{"b": 1}}`, 1)))
+	f.Add([]byte(tableText))
+	f.Add([]byte(strings.Replace(tableText, `"holder":""}]}`, `"holder":"","colour":[null,{"a":1e9}],"":0}],"zone":{"b": 1}}`, 1)))
 	f.Add([]byte(`{"format":1,"layout":"table","size":1,"token":0,"write_id":"x"}`))
 	f.Add([]byte(`{"format":1,"layout":"table","size":1073741824,"token":9223372036854775807,"write_id":"x","holders":null,"waiters":[]}`))
 	f.Add([]byte(`{"format":1,"layout":"table","size":2,"token":7,"write_id":"x","holders":[{"id":"a","session":"s","weight":2,"token":7}],"waiters":[{"id":"b","session":"s","weight":1,"token":0,"since":"x"}]}`))
@@ -325,7 +325,7 @@ func brokenPromise(t record.Table) string {
 			return "a waiter's token"
 		}
 	}
-	for _, s := range append(append([]record.Seat{}, t.Holders...), t.Waiters...) {
+	for _, s := range append(append([]record.Entry{}, t.Holders...), t.Waiters...) {
 		if s.ID == "" || s.Session == "" || ids[s.ID] || s.Weight < 1 || s.Weight > t.Size {
 			return "the entry " + s.ID
 		}
@@ -334,7 +334,7 @@ func brokenPromise(t record.Table) string {
 	switch {
 	case taken > t.Size:
 		return "the weight of all"
-	case t.Size < 1 || t.Size > record.MaxSeats || t.Token < 0 || t.WriteID == "":
+	case t.Size < 1 || t.Size > record.MaxSlots || t.Token < 0 || t.WriteID == "":
 		return "its head"
 	}
 	return ""

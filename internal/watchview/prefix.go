@@ -43,7 +43,7 @@ func (r Row) State() string {
 
 // A RowChange is what happened to one lock between two refreshes. The kinds are those of
 // [leasehold.ChangeKind], "appeared" for a lock that is new, and that nobody holds, and "changed" for a
-// semaphore: see [SeatChange].
+// semaphore: see [SemaphoreChange].
 type RowChange struct {
 	Kind string
 	Row  Row
@@ -112,7 +112,7 @@ func kindOf(old Row, was, first bool, r Row, renewals bool) string {
 		}
 		return leasehold.Unreadable.String()
 	case r.Semaphore != nil:
-		if kind := SeatChange(old.Semaphore, r.Semaphore); kind != "" || was || first {
+		if kind := SemaphoreChange(old.Semaphore, r.Semaphore); kind != "" || was || first {
 			return kind
 		}
 		return "appeared"

@@ -27,7 +27,7 @@ const workers, tenants = 6, 3
 
 // A contest is what workers fight for.
 type contest struct {
-	seats int // how many may hold it at a time
+	slots int // how many may hold it at a time
 	fleet int // how many want it: workers, and tenants after them
 	argv  func(n int, url string) []string
 
@@ -37,10 +37,10 @@ type contest struct {
 	lasts, hopeless time.Duration
 }
 
-// For one lock, or for seats of a semaphore.
+// For one lock, or for slots of a semaphore.
 var (
-	forLock  = contest{seats: 1, fleet: workers + tenants, argv: underAttack, hopeless: tooLong}
-	forSeats = contest{seats: 2, fleet: workers, argv: func(n int, url string) []string { return seated(2, n, url) }, hopeless: tooLong}
+	forLock  = contest{slots: 1, fleet: workers + tenants, argv: underAttack, hopeless: tooLong}
+	forSlots = contest{slots: 2, fleet: workers, argv: func(n int, url string) []string { return underSlots(2, n, url) }, hopeless: tooLong}
 )
 
 // tooLong is how long a fault may take to be reached: on a machine with much else to do, minutes are needed.
@@ -54,10 +54,10 @@ func TestChaos(t *testing.T) {
 	everywhere(t, forLock)
 }
 
-// TestSeats does the same to workers that want one of two seats. No three may work at a time, unless all that
-// could have stopped one is itself stopped; and when it is over, both seats are taken again soon.
-func TestSeats(t *testing.T) {
-	everywhere(t, forSeats)
+// TestSlots does the same to workers that want one of two slots. No three may work at a time, unless all that
+// could have stopped one is itself stopped; and when it is over, both slots are taken again soon.
+func TestSlots(t *testing.T) {
+	everywhere(t, forSlots)
 }
 
 func everywhere(t *testing.T, c contest) {
@@ -77,7 +77,7 @@ func everywhere(t *testing.T, c contest) {
 		t.Parallel()
 		inArena(t, func(t *testing.T) { onDisk(t, c) })
 	})
-	if c.seats > 1 {
+	if c.slots > 1 {
 		return // the table is one object like a lock, and its sessions are the same
 	}
 	t.Run(servers.GCS, func(t *testing.T) {
@@ -140,7 +140,7 @@ func (s *site) attack(c contest, endpoint string, env []string, lock func(endpoi
 		s.t.Fatal(err)
 	}
 	port := relay(s.t, target.Host)
-	s.fleet = launch(s.t, c.seats, s.links, env, func(n int) []string {
+	s.fleet = launch(s.t, c.slots, s.links, env, func(n int) []string {
 		return c.argv(n, lock("http://"+net.JoinHostPort(s.links[n].near, port)))
 	})
 	s.fleet.tenants = c.tenants
@@ -160,7 +160,7 @@ func onDisk(t *testing.T, c contest) {
 	if err := os.Mkdir(filepath.Join(dir, "locks"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f := launch(t, c.seats, make([]*link, c.fleet), nil, func(n int) []string {
+	f := launch(t, c.slots, make([]*link, c.fleet), nil, func(n int) []string {
 		return c.argv(n, "file://"+filepath.Join(dir, "locks", "lock"))
 	})
 	attack(t, c, f, []*fault{fullDisk(t, dir)})
@@ -178,11 +178,11 @@ func underAttack(n int, url string) []string {
 	}
 }
 
-// seated is the command with so many seats, up to the job.
-func seated(seats, n int, url string) []string {
+// underSlots is the command with so many slots, up to the job.
+func underSlots(slots, n int, url string) []string {
 	return []string{
-		os.Getenv(arenaVariable), "run", "--slots", fmt.Sprint(seats), "--ttl", ttl.String(), "--grace", grace.String(),
-		"--holder", fmt.Sprint("seat", n), url, "--",
+		os.Getenv(arenaVariable), "run", "--slots", fmt.Sprint(slots), "--ttl", ttl.String(), "--grace", grace.String(),
+		"--holder", fmt.Sprint("slot", n), url, "--",
 	}
 }
 
@@ -243,9 +243,9 @@ func recovered(t *testing.T, f *fleet) time.Duration {
 	if len(f.workers) > workers+tenants {
 		most += 5 * time.Second // of so many
 	}
-	if f.seats > 1 {
-		// The head of the line may have died too, and is late before the next one looks at those who held; and one
-		// behind several that have died looks when the line has stood still for half of the time that it should have
+	if f.slots > 1 {
+		// The head of the queue may have died too, and is late before the next one looks at those who held; and one
+		// behind several that have died looks when the queue has stood still for half of the time that it should have
 		// taken (rule T7). Turns last for up to 4 TTL on average here, and up to four wait.
 		most += ttl + 5*ttl
 	}
@@ -265,7 +265,7 @@ func (f *fleet) report(t *testing.T, table *strings.Builder, recovery time.Durat
 		switch {
 		case term.tenant():
 			tenant++
-		case term.Worker%2 == 0 || f.seats > 1:
+		case term.Worker%2 == 0 || f.slots > 1:
 			run++
 		default:
 			elect++
@@ -277,7 +277,7 @@ func (f *fleet) report(t *testing.T, table *strings.Builder, recovery time.Durat
 	}
 	fmt.Fprintf(table, "%6d  terms, %d of run, %d of elect and %d of %s, of %d locks\n%6d  words refused by token\n%6d  violations\n",
 		len(f.terms), run, elect, tenant, who, len(f.newest), f.refused, len(f.violations))
-	fmt.Fprintf(table, "longest with a seat free %v, last recovery %v\n", idle.Round(time.Millisecond), recovery.Round(time.Millisecond))
+	fmt.Fprintf(table, "longest with a slot free %v, last recovery %v\n", idle.Round(time.Millisecond), recovery.Round(time.Millisecond))
 	for _, v := range f.violations {
 		fmt.Fprintln(table, v)
 		t.Fail()
@@ -285,18 +285,18 @@ func (f *fleet) report(t *testing.T, table *strings.Builder, recovery time.Durat
 }
 
 // TestNoLock is the control: the same jobs without leasehold must be found out, and with it where there is one
-// seat more than the checker knows of.
+// slot more than the checker knows of.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]contest{
-		"lock":  {seats: 1, fleet: workers, argv: func(int, string) []string { return nil }},
-		"seats": {seats: 2, fleet: workers, argv: func(n int, url string) []string { return seated(3, n, url) }},
+		"lock":  {slots: 1, fleet: workers, argv: func(int, string) []string { return nil }},
+		"slots": {slots: 2, fleet: workers, argv: func(n int, url string) []string { return underSlots(3, n, url) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inArena(t, func(t *testing.T) {
 				url := "file://" + filepath.Join(t.TempDir(), "lock")
-				f := launch(t, c.seats, make([]*link, c.fleet), nil, func(n int) []string { return c.argv(n, url) })
+				f := launch(t, c.slots, make([]*link, c.fleet), nil, func(n int) []string { return c.argv(n, url) })
 				if !await(time.Minute, func() bool {
 					f.mu.Lock()
 					defer f.mu.Unlock()

@@ -48,11 +48,11 @@ func (t term) tenant() bool { return t.PID == t.Guardian }
 // one token. As tokens grow with each holder, that is mutual exclusion, and it is judged
 // by when things were done, not by when they were heard of.
 //
-// Where there are several seats, a job that works after one with a greater token has begun has had its seat
-// since before that, even if it began later. So fewer of these may be than there are seats. A token fences
+// Where there are several slots, a job that works after one with a greater token has begun has had its slot
+// since before that, even if it began later. So fewer of these may be than there are slots. A token fences
 // nothing there, so none is refused.
 type checker struct {
-	seats int // of theLock; all others have one
+	slots int // of theLock; all others have one
 
 	mu         sync.Mutex
 	terms      []*term
@@ -94,7 +94,7 @@ func (c *checker) hear(t *term, w word) bool {
 // room is how many may hold a lock at a time.
 func (c *checker) room(lock string) int {
 	if lock == theLock {
-		return c.seats
+		return c.slots
 	}
 	return 1
 }
@@ -155,7 +155,7 @@ func (c *checker) freeze(t term) {
 	}
 }
 
-// replaced reports that others than the term's work, and have since the instant, in as many seats as there are: so
+// replaced reports that others than the term's work, and have since the instant, in as many slots as there are: so
 // it has none.
 func (c *checker) replaced(t term, since time.Duration) bool {
 	c.mu.Lock()
@@ -187,13 +187,13 @@ func (c *checker) waiting(at time.Duration) (locks []string) {
 	return locks
 }
 
-// idle is the longest time in which a seat of the lock was free, and nobody worked in it.
+// idle is the longest time in which a slot of the lock was free, and nobody worked in it.
 func (c *checker) idle(lock string) (longest time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	type change struct {
 		at    time.Duration
-		seats int
+		slots int
 	}
 	var changes []change
 	for _, t := range c.terms {
@@ -201,13 +201,13 @@ func (c *checker) idle(lock string) (longest time.Duration) {
 			changes = append(changes, change{t.begun, 1}, change{t.At, -1})
 		}
 	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.seats, a.seats)) })
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.slots, a.slots)) })
 	taken, last := 0, time.Duration(0) // last: since when one has been free
 	for _, ch := range changes {
-		if taken += ch.seats; taken == c.room(lock) && ch.seats > 0 && last > 0 {
+		if taken += ch.slots; taken == c.room(lock) && ch.slots > 0 && last > 0 {
 			longest = max(longest, ch.at-last)
 		}
-		if taken == c.room(lock)-1 && ch.seats < 0 {
+		if taken == c.room(lock)-1 && ch.slots < 0 {
 			last = ch.at
 		}
 	}

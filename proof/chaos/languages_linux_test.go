@@ -36,7 +36,7 @@ func TestLanguages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := contest{seats: 1, fleet: languages, tenants: "Python", argv: func(n int, url string) []string {
+	c := contest{slots: 1, fleet: languages, tenants: "Python", argv: func(n int, url string) []string {
 		if n%2 == 1 {
 			return []string{interpreter, "-B", worker, examples, url}
 		}

@@ -62,6 +62,6 @@ func onQuorum(t *testing.T, c contest) {
 	if said, err := made.CombinedOutput(); err != nil {
 		t.Fatal(errors.Join(err, errors.New(strings.TrimSpace(string(said)))))
 	}
-	s.fleet = launch(t, c.seats, s.links, env, func(n int) []string { return c.argv(n, "quorum:///lock?"+members.Encode()) })
+	s.fleet = launch(t, c.slots, s.links, env, func(n int) []string { return c.argv(n, "quorum:///lock?"+members.Encode()) })
 	attack(t, c, s.fleet, s.network())
 }

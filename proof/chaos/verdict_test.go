@@ -14,7 +14,7 @@ func TestChecker(t *testing.T) {
 		frozen    = -1 // in place of a time: freeze the term
 		elsewhere = 3  // the process that works under another lock
 	)
-	const two = 100 // the first process of those that want one of two seats
+	const two = 100 // the first process of those that want one of two slots
 	type said struct {
 		pid   int
 		token int64
@@ -37,23 +37,23 @@ func TestChecker(t *testing.T) {
 		"one token, two jobs":     {said: []said{{1, 7, 10, true}, {2, 7, 20, true}}, violations: 1},
 		"tokens that go back":     {said: []said{{1, 7, 10, true}, {2, 6, 20, false}}, violations: 1, refused: 1},
 		"a refusal is not undone": {said: []said{{1, 7, 10, true}, {2, 8, 30, true}, {1, 7, 20, false}, {1, 7, 21, false}}, refused: 2},
-		"two in two seats":        {said: []said{{two, 7, 10, true}, {two + 1, 8, 20, true}, {two, 7, 30, true}, {two + 1, 8, 40, true}}},
-		"three in two seats": {
+		"two in two slots":        {said: []said{{two, 7, 10, true}, {two + 1, 8, 20, true}, {two, 7, 30, true}, {two + 1, 8, 40, true}}},
+		"three in two slots": {
 			said: []said{{two, 7, 10, true}, {two + 1, 8, 20, true}, {two + 2, 9, 30, true}, {two, 7, 40, true}, {two + 1, 8, 41, true}}, violations: 1,
 		},
-		"one after the other in two seats": {
+		"one after the other in two slots": {
 			said: []said{{two, 7, 10, true}, {two + 1, 8, 20, true}, {two + 1, 8, 25, true}, {two + 2, 9, 30, true}, {two, 7, 40, true}},
 		},
-		"three in two seats, the first begins last": {
+		"three in two slots, the first begins last": {
 			said: []said{{two + 1, 8, 20, true}, {two + 2, 9, 30, true}, {two + 1, 8, 40, true}, {two, 7, 50, true}}, violations: 1,
 		},
-		"three in two seats, one frozen before": {
+		"three in two slots, one frozen before": {
 			said: []said{{two, 7, 10, true}, {two + 1, 8, 20, true}, {two, 0, frozen, true}, {two + 2, 9, 30, true}, {two + 1, 8, 35, true}, {two, 7, 40, true}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			chk := checker{seats: 1 + c.said[0].pid/two}
+			chk := checker{slots: 1 + c.said[0].pid/two}
 			terms, locks := map[int]*term{1: {}, 2: {}, elsewhere: {}, two: {}, two + 1: {}, two + 2: {}}, map[int]string{elsewhere: "shard"}
 			for _, s := range c.said {
 				if s.at == frozen {

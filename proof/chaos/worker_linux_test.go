@@ -123,9 +123,9 @@ type fleet struct {
 // launch starts a worker on each link, nil for the network of the test, and stops them
 // when the test ends. The arguments that argv gives for a worker come before its job.
 // So many of them may hold the lock at a time.
-func launch(t *testing.T, seats int, links []*link, env []string, argv func(n int) []string) *fleet {
+func launch(t *testing.T, slots int, links []*link, env []string, argv func(n int) []string) *fleet {
 	t.Helper()
-	dir, f := t.TempDir(), &fleet{checker: checker{seats: seats}}
+	dir, f := t.TempDir(), &fleet{checker: checker{slots: slots}}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

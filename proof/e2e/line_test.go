@@ -26,11 +26,11 @@ import (
 	"github.com/leasehold/leasehold/store/s3store"
 )
 
-// A line is processes that want seats of one semaphore through a network that loses answers, and what can be
+// A line is processes that want slots of one semaphore through a network that loses answers, and what can be
 // seen of them from outside: what their jobs write, and the versions of the object. TTL is long, so that
 // no session is lost here on a busy machine: every process has one entry and one turn.
 //
-// Order is that of grants: a job that has seen its seat late begins late, which nothing forbids. So
+// Order is that of grants: a job that has seen its slot late begins late, which nothing forbids. So
 // the tokens of jobs are compared with each version that was seen: the next ones must be those of its waiters, in
 // order. Whoever came before another was in a version without it, or is before it in one.
 type line struct {
@@ -138,7 +138,7 @@ func (l *line) last() semaphore.Info {
 	return l.versions[len(l.versions)-1]
 }
 
-// come starts a process that wants seats, and whose job says so when it begins and when it ends.
+// come starts a process that wants slots, and whose job says so when it begins and when it ends.
 func (l *line) come(name string, weight int, work string, flags ...string) {
 	l.t.Helper()
 	job := fmt.Sprintf(`echo "begin $LEASEHOLD_TOKEN %[1]s %[2]d" >>%[3]q; %[4]s; echo "end $LEASEHOLD_TOKEN %[1]s %[2]d" >>%[3]q`, name, weight, l.log, work)
@@ -147,7 +147,7 @@ func (l *line) come(name string, weight int, work string, flags ...string) {
 	l.names = append(l.names, name)
 }
 
-// wait waits for the end of a process for as long as the line moves, and returns its exit code.
+// wait waits for the end of a process for as long as the queue moves, and returns its exit code.
 func (l *line) wait(r *run) int {
 	l.t.Helper()
 	for {
@@ -186,27 +186,27 @@ func (l *line) done() (together, most int) {
 		}
 		lost = fmt.Sprint(n)
 	}
-	l.t.Logf("figures: %d processes, at most %d at once; %d versions seen, with %d places in the line compared; %s answers to writes of the object lost; %d left by the end of their session",
+	l.t.Logf("figures: %d processes, at most %d at once; %d versions seen, with %d places in the queue compared; %s answers to writes of the object lost; %d left by the end of their session",
 		len(l.runs), together, len(l.versions), ahead, lost, left)
 	if ahead < len(l.runs) {
-		l.t.Error("too little was seen of the line to prove anything")
+		l.t.Error("too little was seen of the queue to prove anything")
 	}
 	return together, most
 }
 
 // left is how many are still in the object when all are done: who could not take its entry out in time, because many
-// left at once, has ended its session, so whoever comes next has all seats.
+// left at once, has ended its session, so whoever comes next has all slots.
 func (l *line) left() int {
 	l.t.Helper()
 	end, err := l.look.Inspect(l.t.Context())
 	if err != nil {
 		l.t.Error(err)
 	}
-	seats := slices.Concat(end.Holders, end.Waiters)
-	for _, seat := range seats {
-		s, e := layout.Heartbeat{Store: l.past, Key: seat.Session}.Look(l.t.Context(), "")
+	entries := slices.Concat(end.Holders, end.Waiters)
+	for _, entry := range entries {
+		s, e := layout.Heartbeat{Store: l.past, Key: entry.Session}.Look(l.t.Context(), "")
 		if e != nil || s.Record.Held {
-			l.t.Errorf("%s has left, and its session goes on: %+v, %v; it said %s", seat.Holder, s.Record, e, &l.runs[slices.Index(l.names, seat.Holder)].stderr)
+			l.t.Errorf("%s has left, and its session goes on: %+v, %v; it said %s", entry.Holder, s.Record, e, &l.runs[slices.Index(l.names, entry.Holder)].stderr)
 		}
 	}
 	lease, err := l.look.Acquire(l.t.Context(), l.size)
@@ -216,7 +216,7 @@ func (l *line) left() int {
 	if err != nil {
 		l.t.Errorf("the next one after all: %v", err)
 	}
-	return len(seats)
+	return len(entries)
 }
 
 // begun is how many jobs have begun.
@@ -248,7 +248,7 @@ func (l *line) jobs() (together, most int, turns map[leasehold.Token]string) {
 			}
 			turns[leasehold.Token(token)], at[name] = name, true
 			if now += weight; now > l.size {
-				l.t.Errorf("as %s begins, %d seats of %d are taken, by %v", name, now, l.size, at)
+				l.t.Errorf("as %s begins, %d slots of %d are taken, by %v", name, now, l.size, at)
 			}
 			together, most = max(together, len(at)), max(most, now)
 		case "end":
@@ -264,7 +264,7 @@ func (l *line) order(turns map[leasehold.Token]string) (compared int) {
 	l.t.Helper()
 	for _, v := range l.versions {
 		if v.Taken() > l.size {
-			l.t.Errorf("%d seats of %d are taken in %+v", v.Taken(), l.size, v)
+			l.t.Errorf("%d slots of %d are taken in %+v", v.Taken(), l.size, v)
 		}
 		for _, h := range v.Holders {
 			if turns[h.Token] != h.Holder {
@@ -274,14 +274,14 @@ func (l *line) order(turns map[leasehold.Token]string) (compared int) {
 		for i, w := range v.Waiters {
 			compared++
 			if next := v.Token + leasehold.Token(i) + 1; turns[next] != w.Holder {
-				l.t.Fatalf("%q had its turn where %s was to come: %d before it at token %d, in the line %+v", turns[next], w.Holder, i, v.Token, v.Waiters)
+				l.t.Fatalf("%q had its turn where %s was to come: %d before it at token %d, in the queue %+v", turns[next], w.Holder, i, v.Token, v.Waiters)
 			}
 		}
 	}
 	return compared
 }
 
-// many is how many processes stand in a line: in the everyday loop few.
+// many is how many processes stand in a queue: in the everyday loop few.
 func many(short, long int) int {
 	if !testing.Short() {
 		return long
@@ -300,7 +300,7 @@ func gate(t *testing.T) (work string, open func()) {
 	}
 }
 
-// TestLineOfProcesses: processes that want one, two or all of three seats, through a network that loses
+// TestLineOfProcesses: processes that want one, two or all of three slots, through a network that loses
 // answers, all have their turn, in order, and never take more than three.
 func TestLineOfProcesses(t *testing.T) {
 	t.Parallel()
@@ -348,7 +348,7 @@ func TestWriterAmongReaders(t *testing.T) {
 		until(t, "a reader waits behind the writer", func() bool { return len(l.last().Waiters) > 1 })
 		open()
 		if together, most := l.done(); together < 2 || most != semaphore.RWSize {
-			t.Errorf("%d readers at once, and at most %d seats were taken", together, most)
+			t.Errorf("%d readers at once, and at most %d slots were taken", together, most)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/store/faultstore"
 )
 
-// TestSemaphores: seats go on in the order in which their holders came, those of one that is gone too; and a
+// TestSemaphores: slots go on in the order in which their holders came, those of one that is gone too; and a
 // reader/writer lock is shared by readers alone.
 func TestSemaphores(t *testing.T) {
 	if underTest != leasetest.Object {
@@ -24,7 +24,7 @@ func TestSemaphores(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
 		for name, test := range map[string]func(t *testing.T, p place){
-			"order": seatsInOrder, "dead": seatsOfTheDead, "shared": seatsOfReaders, "try": seatsAtOnce,
+			"order": slotsInOrder, "dead": slotsOfTheDead, "shared": slotsOfReaders, "try": slotsAtOnce,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -34,7 +34,7 @@ func TestSemaphores(t *testing.T) {
 	})
 }
 
-// A queuer is one that wants seats, with a semaphore of its own, as in another process.
+// A queuer is one that wants slots, with a semaphore of its own, as in another process.
 type queuer struct {
 	name  string
 	close func(context.Context) error
@@ -47,7 +47,7 @@ func newQueuer(name string) (*queuer, *semaphore.Options) {
 	return q, &semaphore.Options{Holder: name, Trace: &locktrace.Trace{Waiting: func(_ context.Context, e locktrace.Waiting) { q.waits <- e }}}
 }
 
-// queue has somebody acquire, and waits until it has its seat or its place in the line.
+// queue has somebody acquire, and waits until it has its slot or its place in the queue.
 func (q *queuer) queue(t *testing.T, acquire func(context.Context) (*leasehold.Lease, error)) (ahead int) {
 	t.Helper()
 	go func() {
@@ -73,7 +73,7 @@ func (q *queuer) lease(t *testing.T) *leasehold.Lease {
 	t.Helper()
 	l := <-q.got
 	if l == nil {
-		t.Fatalf("%s has no seat", q.name)
+		t.Fatalf("%s has no slot", q.name)
 	}
 	if !l.Valid() {
 		t.Fatalf("%s has a lease that is not valid: %v", q.name, l.Err())
@@ -104,14 +104,14 @@ func newSemaphore(t *testing.T, st store.Store, key string, size int, opts *sema
 	return s
 }
 
-func seatsInOrder(t *testing.T, p place) {
+func slotsInOrder(t *testing.T, p place) {
 	t.Helper()
 	const size, n = 2, 6
 	var all []*queuer
 	var s *semaphore.Semaphore
 	for i := range n {
 		q, opts := newQueuer(fmt.Sprint("q", i))
-		s = newSemaphore(t, p.open(t), "seats/order", size, opts)
+		s = newSemaphore(t, p.open(t), "slots/order", size, opts)
 		q.close = s.Close
 		if ahead := q.queue(t, func(ctx context.Context) (*leasehold.Lease, error) { return s.Acquire(ctx, 1) }); ahead != max(i-size, -1) {
 			t.Errorf("%s came with %d before it", q.name, ahead)
@@ -142,16 +142,16 @@ func seatsInOrder(t *testing.T, p place) {
 	}
 }
 
-func seatsOfTheDead(t *testing.T, p place) {
+func slotsOfTheDead(t *testing.T, p place) {
 	t.Helper()
 	net := faultstore.Wrap(p.open(t), nil)
 	q, opts := newQueuer("dead")
 	opts.TTL = 3 * time.Second
-	gone := newSemaphore(t, net, "seats/dead", 1, opts)
+	gone := newSemaphore(t, net, "slots/dead", 1, opts)
 	q.queue(t, func(ctx context.Context) (*leasehold.Lease, error) { return gone.Acquire(ctx, 1) })
 	dead := q.lease(t)
 	q, opts = newQueuer("next")
-	s := newSemaphore(t, p.open(t), "seats/dead", 1, opts)
+	s := newSemaphore(t, p.open(t), "slots/dead", 1, opts)
 	q.close = s.Close
 	if ahead := q.queue(t, func(ctx context.Context) (*leasehold.Lease, error) { return s.Acquire(ctx, 1) }); ahead != 0 {
 		t.Fatalf("it waits with %d before it", ahead)
@@ -174,11 +174,11 @@ func seatsOfTheDead(t *testing.T, p place) {
 	_ = gone.Close(t.Context()) // its session was lost
 }
 
-func seatsOfReaders(t *testing.T, p place) {
+func slotsOfReaders(t *testing.T, p place) {
 	t.Helper()
 	lock := func(name string) (*queuer, *semaphore.RWLock) {
 		q, opts := newQueuer(name)
-		l, err := semaphore.NewRWLock(p.open(t), "seats/shared", opts)
+		l, err := semaphore.NewRWLock(p.open(t), "slots/shared", opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,17 +217,17 @@ func seatsOfReaders(t *testing.T, p place) {
 	}
 }
 
-func seatsAtOnce(t *testing.T, p place) {
+func slotsAtOnce(t *testing.T, p place) {
 	t.Helper()
-	a := newSemaphore(t, p.open(t), "seats/try", 3, &semaphore.Options{Holder: "a"})
-	b := newSemaphore(t, p.open(t), "seats/try", 3, &semaphore.Options{Holder: "b"})
+	a := newSemaphore(t, p.open(t), "slots/try", 3, &semaphore.Options{Holder: "a"})
+	b := newSemaphore(t, p.open(t), "slots/try", 3, &semaphore.Options{Holder: "b"})
 	held, err := a.TryAcquire(t.Context(), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = b.TryAcquire(t.Context(), 2)
 	if who, is := errors.AsType[*semaphore.HeldError](err); !is || who.Info.Holders[0].Holder != "a" || len(who.Info.Waiters) != 0 {
-		t.Errorf("there is one seat, and two are wanted: %v", err)
+		t.Errorf("there is one slot, and two are wanted: %v", err)
 	}
 	other, err := b.TryAcquire(t.Context(), 1)
 	if err != nil {

@@ -225,7 +225,7 @@ func shareElection(t *testing.T, p *pair) {
 	p.ends(t, "b", b)
 }
 
-// shareSlots: both have a seat of two, each finds the third taken, and who waits gets it when one is free.
+// shareSlots: both have a slot of two, each finds the third taken, and who waits gets it when one is free.
 func shareSlots(t *testing.T, p *pair) {
 	t.Helper()
 	slot := func(path, name string) *run {

@@ -157,7 +157,7 @@ func badNetwork(r *http.Request, _ int) servers.Fault {
 // that were not noticed, the test above would prove nothing.
 func TestControl(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"register", "lock", "session", "seats"} {
+	for _, name := range []string{"register", "lock", "session", "slots"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := behind(t, servers.Start(t, "gofakes3"), &servers.ProxyOptions{DropConditions: true})

@@ -36,7 +36,7 @@ func init() {
 		"lock":     {linear.Lock, lock, "acquire", 2 * ttl},
 		"election": {linear.Lock, election, "acquire", 2 * ttl},
 		"session":  {linear.Lock, session, "acquire", 2 * ttl},
-		"seats":    {linear.Seats(seatCount), seats, "acquire", 2 * ttl},
+		"slots":    {linear.Semaphore(slotCount), slots, "acquire", 2 * ttl},
 		"object":   {linear.Object, object, "put", 300 * time.Millisecond},
 		"log":      {linear.Log, appends, "append", 300 * time.Millisecond},
 	}
@@ -169,7 +169,7 @@ func (c *client) inspect(ctx context.Context, l *leasehold.Lock) {
 	})
 }
 
-// held is a lease of a lock, or of seats.
+// held is a lease of a lock, or of slots.
 type held interface {
 	Key() string
 	Token() leasehold.Token

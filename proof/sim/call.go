@@ -25,11 +25,11 @@ type call struct {
 	done        func()           // called at its end
 	begun       bool
 	finished    bool
-	number      int           // of the claim
-	acquisition int           // the acquisition that made it
-	struck      bool          // the lasting failure hit its last request
-	absent      time.Duration // the sender's, when it was made
-	vanished    []record.Seat // the sender's, when it was made
+	number      int            // of the claim
+	acquisition int            // the acquisition that made it
+	struck      bool           // the lasting failure hit its last request
+	absent      time.Duration  // the sender's, when it was made
+	vanished    []record.Entry // the sender's, when it was made
 	next        func() (*request, bool)
 	stop        func()
 	yield       func(*request) bool

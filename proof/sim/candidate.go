@@ -268,7 +268,7 @@ func (h heartbeat) Over(why error) {
 	if s.of.part != nil {
 		for _, c := range s.of.part.who(holds) {
 			if c.under == s && !c.ended {
-				h.violated(D7, "the session %v is over, and the seats of %v are not", s, c)
+				h.violated(D7, "the session %v is over, and the slots of %v are not", s, c)
 			}
 		}
 	}

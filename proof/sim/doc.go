@@ -75,7 +75,7 @@
 // its lease, and sends nothing for it.
 //
 // Semaphores: a Leave, or an acquisition that does not wait, is answered within a TTL. A caller
-// that does not wait is refused only if at some moment there was no room (seats.go).
+// that does not wait is refused only if at some moment there was no room (slots.go).
 //
 // # Exceptions
 //
@@ -100,7 +100,7 @@
 //   - The network carries calls to the server, or to a quorum, whose results land there.
 //   - The server is the store: it serves requests from a bucket, and tells the checks.
 //   - The ledger checks the promises about locks and sessions, returns those to callers, and
-//     seats both for the semaphore.
+//     slots both for the semaphore.
 //   - A bucket has the objects, and a lasting says what fails while a failure lasts.
 //
 // Sometimes a part needs one above it: while a candidate's write is in flight, the injector may

@@ -65,7 +65,7 @@ const (
 	Noticed                    // a holder gives notice to its successor
 	OutOfLine                  // a waiter for a slot gives up
 	Hurried                    // a user that leaves waits for less than a TTL for the end
-	SeatLost                   // a slot is lost with its session, or because its object was changed
+	SlotLost                   // a slot is lost with its session, or because its object was changed
 	HandedOver                 // a release gives slots to another process
 	LateJoin                   // an entry lands after its caller has left
 	DeadEntry                  // another process removes the entry of an ended session
@@ -106,7 +106,7 @@ var faultNames = [Faults]string{
 	"lease detached", "detached lease copied", "detached lease used",
 	"meta data changed", "meta data changed under a session",
 	"successor has notice",
-	"waiter for a seat gives up", "user that leaves waits for less than a TTL", "seat lost", "seat handed over to another process", "entry lands whose caller has left",
+	"waiter for a slot gives up", "user that leaves waits for less than a TTL", "slot lost", "slot handed over to another process", "entry lands whose caller has left",
 	"entry of a dead session taken out", "entry that cannot be settled ends its session",
 	"poison in a table's place", "table deleted by hand", "table of another size", "no room in a table",
 	"holder looks ahead",

@@ -289,7 +289,7 @@ type part struct {
 	acts     int // left to its user, if a failure lasts
 	turns    int // after the faults
 	absent   time.Duration
-	vanished []record.Seat // the holders in vanished objects, since it last saw an object
+	vanished []record.Entry // the holders in vanished objects, since it last saw an object
 	pacing
 }
 

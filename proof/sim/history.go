@@ -198,8 +198,8 @@ func (b brief) String() string {
 			shown += fmt.Sprintf(" %s as %q", showTable(x.Table), x.Version)
 		}
 		return fmt.Sprintf("TableRead %s, error %v, final %t", shown, x.Err, x.Fatal)
-	case queue.InLine:
-		return fmt.Sprintf("InLine {%d} behind %d", x.Caller, x.Ahead)
+	case queue.Queued:
+		return fmt.Sprintf("Queued {%d} behind %d", x.Caller, x.Ahead)
 	case queue.Full:
 		return fmt.Sprintf("Full {%d}", x.Caller)
 	case queue.Vanished:

@@ -352,13 +352,13 @@ func (w *world) checkPrompt() {
 			locks, granted[l] = append(locks, l), l.granted
 		}
 	}
-	table := w.seats.stuck()
+	table := w.slots.stuck()
 	for w.broken == "" {
 		locks = slices.DeleteFunc(locks, func(l *lock) bool { return l.granted > granted[l] || l.stuck() == nil })
 		late := w.quietUntil(end)
 		switch still := table(); {
 		case still != nil && late:
-			w.violated(Prompt, "%v ago the failure (%v to %s) ended, all seats are free, and %v, whose TTL is %v, still waits",
+			w.violated(Prompt, "%v ago the failure (%v to %s) ended, all slots are free, and %v, whose TTL is %v, still waits",
 				most, w.lasting.answer, w.lasting.ops, still, still.cfg.TTL)
 			return
 		case still == nil && len(locks) == 0:

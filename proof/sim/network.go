@@ -13,7 +13,7 @@ type network struct {
 	*fleet
 	server  *server
 	lasting *lasting
-	seats   *seats
+	slots   *slots
 	quorum  *quorum
 }
 
@@ -53,7 +53,7 @@ func (n *network) send(r *request) {
 	n.lasting.startWith(r)
 	n.lasting.count(r)
 	if r.from.part != nil {
-		n.seats.sent(r)
+		n.slots.sent(r)
 	}
 	if n.quorum.on() {
 		n.quorum.call(r, func(a answer) { n.deliver(r, a) })

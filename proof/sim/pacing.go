@@ -58,7 +58,7 @@ func (p *part) most() time.Duration {
 }
 
 // wanted checks that a part sends nothing unrequested, except a read per notification.
-func (st *seats) wanted(p *part, a protocol.Action) {
+func (st *slots) wanted(p *part, a protocol.Action) {
 	if len(p.who(asks, leaves)) > 0 || p.clock() <= p.settles {
 		return
 	}
@@ -70,7 +70,7 @@ func (st *seats) wanted(p *part, a protocol.Action) {
 	st.violated(Budget, "%v wants %s, and nobody wants anything of it", p, brief{a})
 }
 
-func (st *seats) sent(r *request) {
+func (st *slots) sent(r *request) {
 	p := r.from.part
 	if st.arm == Far {
 		return
@@ -93,7 +93,7 @@ func (st *seats) sent(r *request) {
 }
 
 // changed credits all parts after a landed change.
-func (st *seats) changed(granted bool) {
+func (st *slots) changed(granted bool) {
 	for _, p := range st.parts() {
 		p.silent, p.heard = 0, false
 		p.looks.left += oneLook
@@ -104,7 +104,7 @@ func (st *seats) changed(granted bool) {
 	}
 }
 
-func (st *seats) taken(p *part, ev protocol.Event) {
+func (st *slots) taken(p *part, ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.SessionExpired: // it has another try
 		p.looks.left += oneLook
@@ -131,7 +131,7 @@ func (st *seats) taken(p *part, ev protocol.Event) {
 }
 
 // failed checks that waiters are told about a lasting failure.
-func (st *seats) failed(p *part, bad bool) {
+func (st *slots) failed(p *part, bad bool) {
 	switch {
 	case st.arm != Lasting:
 		return
@@ -150,7 +150,7 @@ func (st *seats) failed(p *part, bad bool) {
 }
 
 // told checks that waiters are told at most once a minute.
-func (st *seats) told(p *part) {
+func (st *slots) told(p *part) {
 	if least := reminder * (protocol.Drift - 1) / protocol.Drift; p.reminded > 0 && st.now-p.reminded < least && st.arm != Far {
 		st.violated(Returns, "%v is told of trouble again after %v", p, st.now-p.reminded)
 	}
@@ -158,7 +158,7 @@ func (st *seats) told(p *part) {
 }
 
 // stepped checks that no caller waits on after a permanent error.
-func (st *seats) stepped(p *part) {
+func (st *slots) stepped(p *part) {
 	c := p.answered
 	if c == nil || !c.struck || !st.lasting.answer.Final || is(c.err, store.ErrUnknownOutcome) {
 		return
@@ -170,9 +170,9 @@ func (st *seats) stepped(p *part) {
 
 // stuck is called when a failure ends. If all slots are free then, its result returns a part with
 // a caller still waiting because of the failure, or nil.
-func (st *seats) stuck() func() *part {
+func (st *slots) stuck() func() *part {
 	t := st.table
-	if t == nil || t.there && len(t.now.Seats()) > 0 || slices.ContainsFunc(t.inFlight, (*request).writes) {
+	if t == nil || t.there && len(t.now.Entries()) > 0 || slices.ContainsFunc(t.inFlight, (*request).writes) {
 		return func() *part { return nil }
 	}
 	var kept []*caller

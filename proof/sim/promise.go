@@ -37,7 +37,7 @@ const (
 	Terms    = "terms"    // an acquisition's options apply to its lease, and to no other
 	Meta     = "meta"     // a record carries the changes that its holder believes landed
 	Rest     = "rest"     // no lock is taken during its cooldown
-	Seats    = "V"        // no more slots of a semaphore are used than there are
+	Slots    = "V"        // no more slots of a semaphore are used than there are
 	Tokens   = "T"        // a semaphore's tokens grow, and each belongs to one grant
 	Fair     = "F"        // no caller gets a slot before an earlier one that waits
 	Live     = "L"        // only its owner removes an entry of a live session

@@ -16,7 +16,7 @@ type server struct {
 	*bucket
 	lasting   *lasting
 	ledger    *ledger
-	seats     *seats
+	slots     *slots
 	throttled time.Duration // until then
 }
 
@@ -44,7 +44,7 @@ func (st *server) land(r *request) answer {
 		st.violated(Foreign, "%q was written over", r.key)
 	}
 	if r.from.part != nil {
-		st.seats.landed(r, before, existed)
+		st.slots.landed(r, before, existed)
 		return a
 	}
 	if r.op == "put" && r.from.from != nil {

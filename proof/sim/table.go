@@ -17,7 +17,7 @@ type tables struct {
 	server     *server
 	lasting    *lasting
 	candidates *candidates
-	seats      *seats
+	slots      *slots
 	network    *network
 }
 
@@ -119,10 +119,10 @@ func (ts *tables) join(p *part) {
 	_ = p.e.Join(&s.Session, queue.Join{Caller: c.Caller, Weight: c.weight, Holder: c.name, Wait: c.wait}, func() {
 		p.callers, ts.table.callers = append(p.callers, c), append(ts.table.callers, c)
 		c.room = true
-		ts.seats.rooms()
+		ts.slots.rooms()
 	})
 	if !c.wait {
-		ts.seats.within(p, "who does not wait has no answer", func() bool { return c.stands == asks })
+		ts.slots.within(p, "who does not wait has no answer", func() bool { return c.stands == asks })
 	}
 }
 
@@ -152,7 +152,7 @@ func (ts *tables) leave(c *caller, why error) {
 	if c.stands == asks {
 		ts.violated(Returns, "%v goes on after it has given up", c)
 	}
-	ts.seats.within(c.part, "it is not settled what became of "+c.name, func() bool { return c.stands == leaves })
+	ts.slots.within(c.part, "it is not settled what became of "+c.name, func() bool { return c.stands == leaves })
 	if !ts.healed && ts.choose(8) == 7 { // the user waits for less than a TTL
 		ts.met(Hurried, c)
 		c.part.e.Tell(queue.Closing{Until: c.part.clock() + ts.pick(5*time.Second, time.Second, 30*time.Millisecond)})
@@ -182,7 +182,7 @@ func (ts *tables) converge(p *process) {
 func (ts *tables) dismiss(c *caller) {
 	p := c.part
 	p.settles = p.clock() + p.cfg.TTL + time.Second
-	ts.seats.within(p, "something is left of "+c.name, func() bool { return ts.seats.remains(c) })
+	ts.slots.within(p, "something is left of "+c.name, func() bool { return ts.slots.remains(c) })
 	ts.forget(c)
 }
 
@@ -213,24 +213,24 @@ func (h host) EndLease(error) {
 
 func (h host) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Event {
 	h.logf("%v  %s", h.p, brief{ev})
-	h.seats.taken(h.p, ev)
+	h.slots.taken(h.p, ev)
 	for _, action := range actions {
 		h.report(action)
 	}
-	h.seats.stepped(h.p)
+	h.slots.stepped(h.p)
 	return nil
 }
 
 func (h host) report(action protocol.Action) {
 	h.logf("%v    -> %s", h.p, brief{action})
-	h.seats.reported(h.p, action)
+	h.slots.reported(h.p, action)
 	switch a := action.(type) {
-	case queue.Seated:
+	case queue.Granted:
 		c := h.p.find(a.Caller)
 		c.stands, c.token = holds, a.Token
 		h.p.turns++
 		h.lasting.startAt(granted)
-		h.seats.granted(c)
+		h.slots.granted(c)
 		busy := h.pick(300*time.Millisecond, 3*time.Second, 20*time.Millisecond, 10*time.Second)
 		if h.healed {
 			busy = min(busy, holdCalm)
@@ -238,18 +238,23 @@ func (h host) report(action protocol.Action) {
 		h.after(busy, h.p.machine, func() { h.leave(c, nil) })
 	case queue.Full:
 		h.dismiss(h.p.find(a.Caller))
-	case queue.Unseated:
-		h.unseated(h.p.find(a.Caller), a)
+	case queue.Refused:
+		h.refused(h.p.find(a.Caller), a.Err)
+	case queue.Lost:
+		c := h.p.find(a.Caller)
+		c.ended = true
+		h.met(SlotLost, c, a.Err)
+		h.after(h.pick(10*time.Millisecond, time.Second, 5*time.Second), h.p.machine, func() { h.leave(c, nil) })
 	case queue.Vacated:
 		c := h.p.find(a.Caller)
-		h.seats.vacated(c, a.Err)
+		h.slots.vacated(c, a.Err)
 		h.p.settles = max(h.p.settles, h.p.clock()) // together with it, others' leftovers may be removed
 		h.forget(c)
 	case protocol.Troubled:
-		h.seats.told(h.p)
+		h.slots.told(h.p)
 	case queue.Tell:
 		h.tell(a)
-	case queue.InLine:
+	case queue.Queued:
 		h.lasting.startAt(waits)
 	case protocol.SessionOrphan:
 		h.find(a.Session).mustEnd = true
@@ -261,20 +266,15 @@ func (h host) report(action protocol.Action) {
 	}
 }
 
-func (h host) unseated(c *caller, a queue.Unseated) {
-	switch {
-	case a.Held:
-		c.ended = true
-		h.met(SeatLost, c, a.Err)
-		h.after(h.pick(10*time.Millisecond, time.Second, 5*time.Second), h.p.machine, func() { h.leave(c, nil) })
-	case c.ended: // it gave up, and is told when that is settled
+func (h host) refused(c *caller, err error) {
+	if c.ended { // it gave up, and is told when that is settled
 		c.stands = leaves
-	default:
-		if is(a.Err, record.ErrTableFull) {
-			h.met(NoRoom, c)
-		}
-		h.dismiss(c)
+		return
 	}
+	if is(err, record.ErrTableFull) {
+		h.met(NoRoom, c)
+	}
+	h.dismiss(c)
 }
 
 // A partRuntime is the runtime of a part's engine.
@@ -287,7 +287,7 @@ func (rt partRuntime) Incarnation() string { return rt.h.candidates.incarnation(
 
 func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
 	p := rt.h.p
-	rt.h.seats.wanted(p, r.For)
+	rt.h.slots.wanted(p, r.For)
 	c := begin(p.process, nil, r.Do)
 	c.part, c.to, c.absent = p, &p.on.flights, p.absent
 	c.done = func() {

@@ -12,7 +12,7 @@ type world struct {
 	lasting    *lasting
 	ledger     *ledger
 	returns    *returns
-	seats      *seats
+	slots      *slots
 	server     *server
 	quorum     *quorum
 	network    *network
@@ -32,14 +32,14 @@ func newWorld(h *history) *world {
 	b := &bucket{fleet: f, objects: map[string]object{}}
 	w.ledger = &ledger{fleet: f, bucket: b}
 	w.returns = &returns{fleet: f, bucket: b, lasting: w.lasting}
-	w.seats = &seats{fleet: f, bucket: b, lasting: w.lasting, returns: w.returns}
-	w.server = &server{bucket: b, lasting: w.lasting, ledger: w.ledger, seats: w.seats}
+	w.slots = &slots{fleet: f, bucket: b, lasting: w.lasting, returns: w.returns}
+	w.server = &server{bucket: b, lasting: w.lasting, ledger: w.ledger, slots: w.slots}
 	w.quorum = &quorum{fleet: f, server: w.server}
-	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats, quorum: w.quorum}
+	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, slots: w.slots, quorum: w.quorum}
 	w.peers = &peers{fleet: f, lasting: w.lasting}
 	w.papers = &papers{fleet: f, ledger: w.ledger}
 	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers, papers: w.papers}
-	w.tables = &tables{fleet: f, server: w.server, lasting: w.lasting, seats: w.seats, network: w.network, candidates: w.candidates}
+	w.tables = &tables{fleet: f, server: w.server, lasting: w.lasting, slots: w.slots, network: w.network, candidates: w.candidates}
 	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, papers: w.papers, candidates: w.candidates, tables: w.tables}
 	w.injector = &injector{fleet: f, server: w.server, quorum: w.quorum, network: w.network, users: w.users}
 	return w
@@ -168,7 +168,7 @@ func (w *world) next() {
 	w.mix(uint64(w.now), e.seq)
 	w.ledger.oneLease()
 	w.ledger.orphans()
-	w.seats.check()
+	w.slots.check()
 }
 
 // happen does what was planned. Parts know only those below them, and what they want of those

@@ -156,7 +156,7 @@ function leftText(o) {
   if (o.semaphore) {
     const { taken, size, holders } = o.semaphore;
     if (size > 1000) return taken === size ? 'one writes' : plural(holders.length, 'reader');
-    return `${taken} of ${plural(size, 'seat')}`;
+    return `${taken} of ${plural(size, 'slot')}`;
   }
   if (o.rest_ms && o.state === 'free') return `rests ${span(o.rest_ms - (now() - objects.get(o.key).time))}`;
   const l = leftOf(o);
@@ -166,7 +166,7 @@ function leftText(o) {
   return stale() ? 'not known now' : `over for ${span(-l.left)}`;
 }
 
-// share is how full the bar is: of the time that is left, or of the seats.
+// share is how full the bar is: of the time that is left, or of the slots.
 function share(o) {
   if (o.semaphore) return o.semaphore.size > 1000 ? Math.min(1, o.semaphore.taken) : o.semaphore.taken / o.semaphore.size;
   const l = leftOf(o);
@@ -200,8 +200,8 @@ function facts(o) {
   return all;
 }
 
-function seatText(s) {
-  const seats = s.weight >= 1 << 20 ? 'writes' : s.weight > 1 ? plural(s.weight, 'seat') : '';
-  return [s.holder, seats, s.token && `token ${s.token}`, s.since && `since ${moment(s.since)}`, s.abandoned && 'abandoned'].filter(Boolean).join(' · ');
+function entryText(s) {
+  const slots = s.weight >= 1 << 20 ? 'writes' : s.weight > 1 ? plural(s.weight, 'slot') : '';
+  return [s.holder, slots, s.token && `token ${s.token}`, s.since && `since ${moment(s.since)}`, s.abandoned && 'abandoned'].filter(Boolean).join(' · ');
 }
 

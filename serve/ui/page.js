@@ -108,7 +108,7 @@ function tickRow(entry) {
   const full = share(entry.o);
   show(p.bar, full !== null);
   if (full !== null) p.bar.value = full;
-  classed(p.bar, entry.o.semaphore ? 'seats' : full < 0.2 ? 'low' : '');
+  classed(p.bar, entry.o.semaphore ? 'slots' : full < 0.2 ? 'low' : '');
   say(p.left, leftText(entry.o));
   say(p.age, heldFor(entry.o));
 }
@@ -266,7 +266,7 @@ function drawDetail() {
   say($('detail-key'), opened);
   if (!entry) {
     say($('detail-state'), seen ? 'There is no such object now.' : 'Nothing was seen yet.');
-    for (const id of ['seats', 'under', 'past', 'break']) show($(id), false);
+    for (const id of ['slots', 'under', 'past', 'break']) show($(id), false);
     fill($('facts'), [], null, null);
     show($('detail-bar').parentElement, false);
     return;
@@ -287,9 +287,9 @@ function drawDetail() {
     say(div.firstElementChild, name);
     say(div.lastElementChild, value);
   });
-  show($('seats'), !!o.semaphore);
-  fill($('holders'), o.semaphore ? o.semaphore.holders : [], line, (li, s) => say(li, seatText(s)));
-  fill($('waiters'), o.semaphore ? o.semaphore.waiters : [], line, (li, s) => say(li, seatText(s)));
+  show($('slots'), !!o.semaphore);
+  fill($('holders'), o.semaphore ? o.semaphore.holders : [], line, (li, s) => say(li, entryText(s)));
+  fill($('waiters'), o.semaphore ? o.semaphore.waiters : [], line, (li, s) => say(li, entryText(s)));
   show($('nobody'), !!o.semaphore && !o.semaphore.waiters.length);
   const leases = o.kind === 'session' ? under((seen.prefix || '') + o.key) : [];
   show($('under'), leases.length > 0);

@@ -77,11 +77,11 @@ func (t *Machine) foreign(err error, out *protocol.Actions) {
 	t.fresh = false
 	for _, c := range slices.Clone(t.callers) {
 		switch c.state {
-		case seated:
+		case holding:
 			c.state = ousted
-			out.Add(Unseated{c.Caller, true, err})
+			out.Add(Lost{c.Caller, err})
 		case coming, waiting:
-			out.Add(Unseated{c.Caller, false, err})
+			out.Add(Refused{c.Caller, err})
 			t.orphan(c, out)
 			t.forget(c)
 		case leaving:
@@ -108,7 +108,7 @@ func (t *Machine) gone() {
 // nobody else would remove the entry. If another kind of object was created at the same moment, there was no entry.
 func (t *Machine) orphan(c *caller, out *protocol.Actions) {
 	if c.there {
-		out.Add(protocol.SessionOrphan{Session: c.seat.Session})
+		out.Add(protocol.SessionOrphan{Session: c.entry.Session})
 	}
 }
 
@@ -132,7 +132,7 @@ func (t *Machine) take(table record.Table, v protocol.Version, now protocol.Now,
 	t.open, t.refused, t.ghosts = false, nil, nil
 	t.compare(ErrUnlisted, now, out)
 	for session := range t.dead { // nothing names it any more
-		if !slices.ContainsFunc(table.Seats(), func(s record.Seat) bool { return s.Session == session }) {
+		if !slices.ContainsFunc(table.Entries(), func(s record.Entry) bool { return s.Session == session }) {
 			delete(t.dead, session)
 		}
 	}
@@ -150,18 +150,18 @@ func (t *Machine) sight(token int64) {
 // compare tells each caller what the table means for it. why is how a caller lost its entry.
 func (t *Machine) compare(why error, now protocol.Now, out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
-		held := slices.IndexFunc(t.table.Holders, func(s record.Seat) bool { return s.ID == c.seat.ID })
-		line := slices.IndexFunc(t.table.Waiters, func(s record.Seat) bool { return s.ID == c.seat.ID })
+		held := slices.IndexFunc(t.table.Holders, func(s record.Entry) bool { return s.ID == c.entry.ID })
+		line := slices.IndexFunc(t.table.Waiters, func(s record.Entry) bool { return s.ID == c.entry.ID })
 		c.sent = held >= 0 || line >= 0 // until a read shows that it is gone
 		c.there = c.sent
 		switch {
-		case c.state == seated && (held < 0 || t.table.Holders[held].Token != c.seat.Token):
+		case c.state == holding && (held < 0 || t.table.Holders[held].Token != c.entry.Token):
 			c.state = ousted
-			out.Add(Unseated{c.Caller, true, why})
+			out.Add(Lost{c.Caller, why})
 		case c.state != coming && c.state != waiting:
 		case held >= 0:
-			c.state, c.seat.Token, c.began = seated, t.table.Holders[held].Token, now.Clock
-			out.Add(Seated{c.Caller, c.seat.Token})
+			c.state, c.entry.Token, c.began = holding, t.table.Holders[held].Token, now.Clock
+			out.Add(Granted{c.Caller, c.entry.Token})
 		case line >= 0:
 			c.state = waiting
 		default:
@@ -184,7 +184,7 @@ func (t *Machine) written(ev WriteDone, now protocol.Now, out *protocol.Actions)
 	// That holds even for a denied write: the request may be delivered twice, and the second one accepted.
 	t.fresh, t.open = false, true
 	for _, c := range t.callers {
-		c.there = c.there || seatOf(t.sent.Seats(), c.seat.ID) && (!ev.Refused || t.version != "")
+		c.there = c.there || hasEntry(t.sent.Entries(), c.entry.ID) && (!ev.Refused || t.version != "")
 	}
 	t.due = now.Clock
 	if ev.Refused {
@@ -230,7 +230,7 @@ func (t *Machine) contention(trip time.Duration) time.Duration {
 	again := t.refusals - 1
 	least, room := protocol.FirstPoll<<min(again, 4), 6
 	if t.any(leaving) {
-		others := filter(t.table.Holders, func(h record.Seat) bool { return !t.mine(h) })
+		others := filter(t.table.Holders, func(h record.Entry) bool { return !t.mine(h) })
 		least, room = protocol.FirstPoll/4<<min(again, 2), min(room, len(others))
 	}
 	spread := max(least, min(time.Duration(room)*trip, protocol.Renewal(t.cfg.TTL), protocol.MaxRequest/2))

@@ -17,7 +17,7 @@ type Caller uint64
 // caller is one acquisition.
 type caller struct {
 	Caller
-	seat   record.Seat // its entry
+	entry  record.Entry
 	state  callerState
 	atOnce bool          // it does not wait
 	quiet  bool          // the driver has its answer, so the removal of its entry is not reported
@@ -38,7 +38,7 @@ type callerState int
 const (
 	coming  callerState = iota // its entry is not known to be in the object
 	waiting                    // it is among the waiters
-	seated                     // it holds slots, as last confirmed
+	holding                    // it holds slots, as last confirmed
 	ousted                     // it has lost its slots, and its work has not stopped yet
 	leaving                    // its entry must be removed
 )
@@ -56,9 +56,9 @@ func (c *caller) limited() bool {
 }
 
 // callerOf returns the caller of an entry, or nil if it is unknown here.
-func (t *Machine) callerOf(s record.Seat) *caller {
+func (t *Machine) callerOf(s record.Entry) *caller {
 	for _, c := range t.callers {
-		if c.seat.ID == s.ID {
+		if c.entry.ID == s.ID {
 			return c
 		}
 	}
@@ -66,7 +66,7 @@ func (t *Machine) callerOf(s record.Seat) *caller {
 }
 
 // mine reports whether this Machine wrote the entry.
-func (t *Machine) mine(s record.Seat) bool {
+func (t *Machine) mine(s record.Entry) bool {
 	return strings.HasPrefix(s.ID, t.cfg.Incarnation+".")
 }
 
@@ -91,7 +91,7 @@ func (t *Machine) join(ev Join, now protocol.Now) {
 	id := t.cfg.Incarnation + "." + strconv.FormatUint(t.callerNo, 10)
 	t.callers = append(t.callers, &caller{
 		Caller: ev.Caller, atOnce: !ev.Wait, asked: now.Clock, until: now.Clock + t.cfg.TTL,
-		seat: record.Seat{ID: id, Session: ev.Session, Weight: ev.Weight, Holder: ev.Holder, Address: t.cfg.Address, Since: now.Wall},
+		entry: record.Entry{ID: id, Session: ev.Session, Weight: ev.Weight, Holder: ev.Holder, Address: t.cfg.Address, Since: now.Wall},
 	})
 	if !slices.Contains(t.entered, ev.Session) {
 		t.entered = append(t.entered, ev.Session)
@@ -113,9 +113,9 @@ func (t *Machine) leave(ev Leave, now protocol.Now, out *protocol.Actions) {
 		panic("protocol: a Leave of a caller who is not there")
 	}
 	if c.state == coming || c.state == waiting {
-		out.Add(Unseated{Caller: c.Caller, Err: ev.Err})
+		out.Add(Refused{c.Caller, ev.Err})
 	}
-	if c.state == seated {
+	if c.state == holding {
 		t.lookFirst(now)
 	}
 	t.vacate(c, now, out)
@@ -152,7 +152,7 @@ func (t *Machine) cancel(err error, now protocol.Now, out *protocol.Actions) {
 
 // refuse answers a caller that gets no slots, and removes the entry that it may have.
 func (t *Machine) refuse(c *caller, err error, now protocol.Now, out *protocol.Actions) {
-	out.Add(Unseated{Caller: c.Caller, Err: err})
+	out.Add(Refused{c.Caller, err})
 	t.dismiss(c, now, out)
 }
 
@@ -192,7 +192,7 @@ func (t *Machine) limit(c *caller) time.Duration {
 	var left time.Duration
 	for _, other := range t.callers {
 		switch {
-		case other.seat.Session != c.seat.Session:
+		case other.entry.Session != c.entry.Session:
 		case other.state != leaving:
 			return c.until
 		default:
@@ -214,7 +214,7 @@ func (t *Machine) giveUp(now protocol.Now, out *protocol.Actions) {
 		case c.state == coming:
 			t.refuse(c, t.trouble.NoAnswer(), now, out)
 		default:
-			out.Add(protocol.SessionOrphan{Session: c.seat.Session, Closing: now.Clock < c.until})
+			out.Add(protocol.SessionOrphan{Session: c.entry.Session, Closing: now.Clock < c.until})
 			t.vacated(c, protocol.ErrUnsettled, out)
 		}
 	}
@@ -225,14 +225,14 @@ func (t *Machine) giveUp(now protocol.Now, out *protocol.Actions) {
 func (t *Machine) sessionOver(ev protocol.SessionOver, out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		switch {
-		case c.seat.Session != ev.Session:
-		case c.state == seated:
+		case c.entry.Session != ev.Session:
+		case c.state == holding:
 			c.state, c.over = ousted, true
-			out.Add(Unseated{c.Caller, true, ev.Err})
+			out.Add(Lost{c.Caller, ev.Err})
 		case c.state == ousted:
 			c.over = true
 		case c.state == coming, c.state == waiting:
-			out.Add(Unseated{c.Caller, false, ev.Err})
+			out.Add(Refused{c.Caller, ev.Err})
 			t.forget(c)
 		case c.state == leaving:
 			t.vacated(c, ev.Err, out)
@@ -243,7 +243,7 @@ func (t *Machine) sessionOver(ev protocol.SessionOver, out *protocol.Actions) {
 // memberships reports the sessions of this process under which there is nothing any more.
 func (t *Machine) memberships(out *protocol.Actions) {
 	t.entered = slices.DeleteFunc(t.entered, func(session string) bool {
-		used := slices.ContainsFunc(t.callers, func(c *caller) bool { return c.seat.Session == session })
+		used := slices.ContainsFunc(t.callers, func(c *caller) bool { return c.entry.Session == session })
 		if !used {
 			out.Add(protocol.Left{Session: session})
 		}
@@ -254,7 +254,7 @@ func (t *Machine) memberships(out *protocol.Actions) {
 // settle ends the leaving callers that have no entry and cannot get one.
 func (t *Machine) settle(out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
-		if c.state == leaving && !t.open && !seatOf(t.table.Seats(), c.seat.ID) {
+		if c.state == leaving && !t.open && !hasEntry(t.table.Entries(), c.entry.ID) {
 			t.vacated(c, nil, out)
 		}
 	}

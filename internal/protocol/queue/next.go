@@ -13,7 +13,7 @@ import (
 func (t *Machine) next(now protocol.Now, out *protocol.Actions) (record.Table, bool) {
 	n := t.table
 	n.Token = max(n.Token, t.top) // rule A3: somebody may have restored an older version
-	stays := func(s record.Seat) bool {
+	stays := func(s record.Entry) bool {
 		if t.dead[s.Session] {
 			return false // rule T3: it has ended for good, so anybody may remove it
 		}
@@ -26,11 +26,11 @@ func (t *Machine) next(now protocol.Now, out *protocol.Actions) (record.Table, b
 	// The entry of a leaving caller is removed (rule T4). If it may still land, only another write on the
 	// same condition settles that (rule T6). Entries that nobody wants any more are removed too.
 	want := t.any(leaving)
-	for _, s := range t.table.Seats() {
+	for _, s := range t.table.Entries() {
 		switch c := t.callerOf(s); {
 		case c == nil:
 			want = want || t.mine(s)
-		case c.state == leaving && c.seat.Token != 0:
+		case c.state == leaving && c.entry.Token != 0:
 			n.Turn = t.pace.turned(n.Turn, c.until-t.cfg.TTL-c.began) // until it left, however long the write takes
 		}
 	}
@@ -57,7 +57,7 @@ func (t *Machine) admit(n *record.Table, now protocol.Now, out *protocol.Actions
 			continue
 		}
 		with := *n
-		with.Waiters = append(slices.Clip(with.Waiters), c.seat)
+		with.Waiters = append(slices.Clip(with.Waiters), c.entry)
 		promote(&with, now.Wall)
 		if c.atOnce && len(with.Waiters) > 0 {
 			if t.seen < c.asked { // it must not be answered by an old read
@@ -68,7 +68,7 @@ func (t *Machine) admit(n *record.Table, now protocol.Now, out *protocol.Actions
 			t.dismiss(c, now, out)
 			continue
 		}
-		need := c.seat.Len()
+		need := c.entry.Len()
 		if need > room {
 			t.turnAway(c, *n, now, out)
 			continue
@@ -83,7 +83,7 @@ func (t *Machine) admit(n *record.Table, now protocol.Now, out *protocol.Actions
 // processes, and if everybody were refused, nobody would find out. So a waiting caller is refused only
 // when the session of the last entry was seen alive, or when the table has changed and is still full.
 func (t *Machine) turnAway(c *caller, n record.Table, now protocol.Now, out *protocol.Actions) {
-	all := n.Seats()
+	all := n.Entries()
 	moved := c.crowded != "" && c.crowded != t.version
 	if c.atOnce || moved || len(all) == 0 || t.lives(all[len(all)-1].Session) {
 		t.refuse(c, record.ErrTableFull, now, out)
@@ -99,8 +99,8 @@ func (t *Machine) crowded() bool {
 
 // Fits reports whether a caller that joined this table now would get its slots at once, as far as we know.
 func (t *Machine) Fits(n record.Table, weight int64) bool {
-	lives := func(s record.Seat) bool { return !t.dead[s.Session] }
-	n.Holders, n.Waiters = filter(n.Holders, lives), append(filter(n.Waiters, lives), record.Seat{Weight: weight})
+	lives := func(s record.Entry) bool { return !t.dead[s.Session] }
+	n.Holders, n.Waiters = filter(n.Holders, lives), append(filter(n.Waiters, lives), record.Entry{Weight: weight})
 	promote(&n, time.Time{})
 	return len(n.Waiters) == 0
 }
@@ -122,14 +122,14 @@ func promote(n *record.Table, wall time.Time) {
 // Without returns the table without the entries under a session that has ended for good (rule T3). Their
 // slots go to the head of the queue.
 func Without(t record.Table, session, writeID string, wall time.Time) record.Table {
-	lives := func(s record.Seat) bool { return s.Session != session }
+	lives := func(s record.Entry) bool { return s.Session != session }
 	t.Holders, t.Waiters, t.WriteID = filter(t.Holders, lives), filter(t.Waiters, lives), writeID
 	promote(&t, wall)
 	return t
 }
 
-func filter(seats []record.Seat, keep func(record.Seat) bool) (kept []record.Seat) {
-	for _, s := range seats {
+func filter(entries []record.Entry, keep func(record.Entry) bool) (kept []record.Entry) {
+	for _, s := range entries {
 		if keep(s) {
 			kept = append(kept, s)
 		}
@@ -137,6 +137,6 @@ func filter(seats []record.Seat, keep func(record.Seat) bool) (kept []record.Sea
 	return kept
 }
 
-func seatOf(seats []record.Seat, id string) bool {
-	return slices.ContainsFunc(seats, func(s record.Seat) bool { return s.ID == id })
+func hasEntry(entries []record.Entry, id string) bool {
+	return slices.ContainsFunc(entries, func(s record.Entry) bool { return s.ID == id })
 }

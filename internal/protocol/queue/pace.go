@@ -105,7 +105,7 @@ func (p *pace) left(t record.Table, now time.Duration) (turn, left time.Duration
 
 // near reports whether a waiter with so many ahead should watch every heartbeat of its predecessor: it may become the
 // head before it would otherwise notice that its predecessor died. seen is when the table was last read. If nobody has
-// left a seat yet, a turn is taken to be as long as the first one has lasted so far.
+// left a slot yet, a turn is taken to be as long as the first one has lasted so far.
 func (p *pace) near(t record.Table, ahead int, ttl, seen time.Duration) bool {
 	turn, left := p.left(t, seen)
 	turn = cmp.Or(turn, seen-p.since)

@@ -85,8 +85,8 @@ type Config struct {
 // SessionTroubled, Recheck, Cancel and Tick.
 type (
 	// Join: a caller wants slots of that weight, from 1 to the size, under a session of this process
-	// that is valid and was confirmed to exist (rule T2). The Machine answers with one Seated, Full or
-	// Unseated.
+	// that is valid and was confirmed to exist (rule T2). The Machine answers with one Granted, Full or
+	// Refused.
 	Join struct {
 		Caller  Caller
 		Weight  int64
@@ -95,7 +95,7 @@ type (
 		Wait    bool
 	}
 	// Leave: the caller has stopped all work in its slots, or no longer waits, because of Err. The
-	// Machine answers with one Vacated. A caller that waited gets an Unseated first.
+	// Machine answers with one Vacated. A caller that waited gets a Refused first.
 	Leave struct {
 		Caller Caller
 		Err    error
@@ -147,8 +147,8 @@ type (
 		Expect  protocol.Version
 		Timeout time.Duration
 	}
-	// Seated: the caller has its slots, as long as its session is valid.
-	Seated struct {
+	// Granted: the caller has its slots, as long as its session is valid.
+	Granted struct {
 		Caller Caller
 		Token  int64
 	}
@@ -157,17 +157,20 @@ type (
 		Caller Caller
 		Table  record.Table
 	}
-	// InLine: the caller waits behind that many others. Sent when it begins to wait, and on changes.
-	InLine struct {
+	// Queued: the caller waits behind that many others. Sent when it begins to wait, and on changes.
+	Queued struct {
 		Caller Caller
 		Ahead  int
 		Table  record.Table
 	}
-	// Unseated: the caller gets no slots or, if Held, has lost those it held. Then its work must stop
-	// now, and a Leave must still follow.
-	Unseated struct {
+	// Refused: the caller gets no slots.
+	Refused struct {
 		Caller Caller
-		Held   bool
+		Err    error
+	}
+	// Lost: the caller has lost its slots. Its work must stop now, and a Leave must still follow.
+	Lost struct {
+		Caller Caller
 		Err    error
 	}
 	// Tell: a confirmed write has made this version, which matters to the process at that address.
@@ -187,10 +190,11 @@ type (
 
 func (Read) Action()     {}
 func (Write) Action()    {}
-func (Seated) Action()   {}
+func (Granted) Action()  {}
 func (Full) Action()     {}
-func (InLine) Action()   {}
-func (Unseated) Action() {}
+func (Queued) Action()   {}
+func (Refused) Action()  {}
+func (Lost) Action()     {}
 func (Tell) Action()     {}
 func (Vacated) Action()  {}
 func (Vanished) Action() {}
@@ -353,7 +357,7 @@ func (t *Machine) timeout() time.Duration { return min(t.cfg.TTL/2, protocol.Max
 func (t *Machine) write(n record.Table, now protocol.Now, out *protocol.Actions) {
 	t.seq++
 	n.WriteID = t.cfg.Incarnation + ".w" + strconv.FormatUint(t.seq, 10) // rule A2
-	for _, s := range n.Seats() {
+	for _, s := range n.Entries() {
 		if c := t.callerOf(s); c != nil {
 			c.sent = true
 		}
@@ -377,13 +381,13 @@ func (t *Machine) wait(now protocol.Now, out *protocol.Actions) {
 		first = min(first, i)
 		if c.place != i+1 {
 			c.place = i + 1
-			out.Add(InLine{c.Caller, i, t.table})
+			out.Add(Queued{c.Caller, i, t.table})
 		}
 	}
 	for _, c := range t.callers {
 		if ahead := len(t.table.Waiters); c.state == coming && c.crowded != "" && c.place != ahead+1 {
 			c.place = ahead + 1
-			out.Add(InLine{c.Caller, ahead, t.table})
+			out.Add(Queued{c.Caller, ahead, t.table})
 		}
 	}
 	pause := t.pace.next(t.table, first, t.cfg.TTL, now.Clock)
@@ -395,8 +399,8 @@ func (t *Machine) wait(now protocol.Now, out *protocol.Actions) {
 
 // within reports whether all holders are callers of this process, so it knows when they leave.
 func (t *Machine) within() bool {
-	return len(t.table.Holders) > 0 && !slices.ContainsFunc(t.table.Holders, func(h record.Seat) bool {
+	return len(t.table.Holders) > 0 && !slices.ContainsFunc(t.table.Holders, func(h record.Entry) bool {
 		c := t.callerOf(h)
-		return c == nil || c.state != seated
+		return c == nil || c.state != holding
 	})
 }

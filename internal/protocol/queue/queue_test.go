@@ -33,7 +33,7 @@ type line struct {
 	over    map[string]bool // sessions that are over for good
 	log     []string        // only if it is to be told
 	telling bool
-	seats   int
+	grants  int
 	late    int           // of a hundred writes
 	pace    time.Duration // how often somebody wants something
 }
@@ -111,9 +111,9 @@ func (l *line) step(p *lineProc, ev protocol.Event) {
 			l.ask(p, func() protocol.Event { return l.read(a) }, queue.ReadDone{Err: errLost})
 		case queue.Write:
 			l.ask(p, func() protocol.Event { return l.write(p, a) }, queue.WriteDone{Err: errLost})
-		case queue.Seated:
+		case queue.Granted:
 			if p.state[a.Caller] != "wants" {
-				l.fail("%s: a seat for %d, which %s", p.name, a.Caller, p.state[a.Caller])
+				l.fail("%s: slots for %d, which %s", p.name, a.Caller, p.state[a.Caller])
 			}
 			p.state[a.Caller] = "holds"
 			l.used()
@@ -126,26 +126,25 @@ func (l *line) step(p *lineProc, ev protocol.Event) {
 			})
 		case queue.Full:
 			delete(p.state, a.Caller)
-		case queue.Unseated:
-			switch {
-			case !a.Held:
-				if p.state[a.Caller] == "wants" {
-					delete(p.state, a.Caller)
+		case queue.Refused:
+			if p.state[a.Caller] == "wants" {
+				delete(p.state, a.Caller)
+			}
+		case queue.Lost:
+			if p.state[a.Caller] != "holds" {
+				l.fail("%s: lost the slots of %d, which %s", p.name, a.Caller, p.state[a.Caller])
+				break
+			}
+			p.state[a.Caller] = "lost"
+			life := p.life
+			l.after(100*time.Millisecond, func() {
+				if p.life == life {
+					p.state[a.Caller] = "leaves"
+					l.step(p, queue.Leave{Caller: a.Caller})
 				}
-			case p.state[a.Caller] != "holds":
-				l.fail("%s: lost the seat of %d, which %s", p.name, a.Caller, p.state[a.Caller])
-			default:
-				p.state[a.Caller] = "lost"
-				life := p.life
-				l.after(100*time.Millisecond, func() {
-					if p.life == life {
-						p.state[a.Caller] = "leaves"
-						l.step(p, queue.Leave{Caller: a.Caller})
-					}
-				})
-				if l.now < p.valid {
-					l.fail("%s: %d is ousted while its session goes on: %v", p.name, a.Caller, a.Err)
-				}
+			})
+			if l.now < p.valid {
+				l.fail("%s: %d is ousted while its session goes on: %v", p.name, a.Caller, a.Err)
 			}
 		case queue.Vacated:
 			delete(p.state, a.Caller)
@@ -336,27 +335,27 @@ func (l *line) landed(p *lineProc, after record.Table) {
 		before = *l.object
 	}
 	for _, s := range after.Holders {
-		if slices.ContainsFunc(before.Holders, func(b record.Seat) bool { return b.ID == s.ID && b.Token == s.Token }) {
+		if slices.ContainsFunc(before.Holders, func(b record.Entry) bool { return b.ID == s.ID && b.Token == s.Token }) {
 			continue
 		}
 		if l.granted[s.Token] != "" || s.Token <= before.Token {
 			l.fail("the token %d of %s is %s's", s.Token, s.ID, l.granted[s.Token])
 		}
 		l.granted[s.Token] = s.ID
-		l.seats++
+		l.grants++
 		for _, w := range after.Waiters { // nobody is passed over
 			if slices.Index(l.order, w.ID) >= 0 && slices.Index(l.order, w.ID) < slices.Index(l.order, s.ID) {
-				l.fail("%s got a seat before %s, which came first", s.ID, w.ID)
+				l.fail("%s got slots before %s, which came first", s.ID, w.ID)
 			}
 		}
 	}
-	for _, s := range after.Seats() {
+	for _, s := range after.Entries() {
 		if !slices.Contains(l.order, s.ID) {
 			l.order = append(l.order, s.ID)
 		}
 	}
-	for _, b := range before.Seats() {
-		gone := !slices.ContainsFunc(after.Seats(), func(s record.Seat) bool { return s.ID == b.ID })
+	for _, b := range before.Entries() {
+		gone := !slices.ContainsFunc(after.Entries(), func(s record.Entry) bool { return s.ID == b.ID })
 		mark, _, _ := strings.Cut(b.ID, "-")
 		if gone && mark != p.name && !l.over[b.Session] {
 			l.fail("%s takes out %s, whose session goes on", p.name, b.ID)
@@ -364,7 +363,7 @@ func (l *line) landed(p *lineProc, after record.Table) {
 	}
 }
 
-// used checks V: the seats that are used are not more than there are.
+// used checks V: the slots that are used are not more than there are.
 func (l *line) used() {
 	sum := int64(0)
 	for _, p := range l.procs {
@@ -375,12 +374,12 @@ func (l *line) used() {
 		}
 	}
 	if sum > l.size {
-		l.fail("seats of the weight %d are used, of %d", sum, l.size)
+		l.fail("slots of the weight %d are used, of %d", sum, l.size)
 	}
 	if l.object == nil {
 		return
 	}
-	for _, s := range l.object.Seats() { // O: nothing of a session that goes on is forgotten
+	for _, s := range l.object.Entries() { // O: nothing of a session that goes on is forgotten
 		for _, p := range l.procs {
 			if p.session == s.Session && !p.over(l) && p.table != nil && !p.table.Knows(s.ID) {
 				l.fail("%s has forgotten its entry %s", p.name, s.ID)
@@ -408,7 +407,7 @@ func (l *line) run(steps int) {
 	}
 }
 
-// want lets a process want or give up a seat.
+// want lets a process want or give up slots.
 func (l *line) want(p *lineProc) {
 	if p.table == nil || p.over(l) {
 		return
@@ -443,16 +442,16 @@ func (l *line) tick() {
 // waits must get its turn.
 func TestTableSwarm(t *testing.T) {
 	t.Parallel()
-	seats := 0
+	grants := 0
 	for seed := range uint64(swarms) {
-		seats += playLine(t, seed, false)
+		grants += playLine(t, seed, false)
 	}
-	if seats < swarms {
-		t.Errorf("only %d seats in %d histories", seats, swarms)
+	if grants < swarms {
+		t.Errorf("only %d grants in %d histories", grants, swarms)
 	}
 }
 
-// playLine plays one history, and returns how many seats were granted in it.
+// playLine plays one history, and returns how often slots were granted in it.
 func playLine(t *testing.T, seed uint64, telling bool) int {
 	t.Helper()
 	l := &line{
@@ -480,44 +479,44 @@ func playLine(t *testing.T, seed uint64, telling bool) int {
 			}
 		}
 	}
-	return l.seats
+	return l.grants
 }
 
 const swarms = 200
 
-// TestTableWithout: what a tool writes when a session is over has none of its entries, and gives the seats on
-// from the head of the line, each with the next token; and whoever came now would have a seat only where
+// TestTableWithout: what a tool writes when a session is over has none of its entries, and gives the slots on
+// from the head of the queue, each with the next token; and whoever came now would have slots only where
 // nobody that lives is before it.
 func TestTableWithout(t *testing.T) {
 	t.Parallel()
-	seat := func(id, session string, weight, token int64) record.Seat {
-		return record.Seat{ID: id, Session: session, Weight: weight, Token: token}
+	entry := func(id, session string, weight, token int64) record.Entry {
+		return record.Entry{ID: id, Session: session, Weight: weight, Token: token}
 	}
 	before := record.Table{
 		Size: 3, Token: 7, WriteID: "a",
-		Holders: []record.Seat{seat("1", "x", 1, 5), seat("2", "y", 1, 6), seat("3", "x", 1, 7)},
-		Waiters: []record.Seat{seat("4", "z", 2, 0), seat("5", "x", 1, 0), seat("6", "z", 1, 0)},
+		Holders: []record.Entry{entry("1", "x", 1, 5), entry("2", "y", 1, 6), entry("3", "x", 1, 7)},
+		Waiters: []record.Entry{entry("4", "z", 2, 0), entry("5", "x", 1, 0), entry("6", "z", 1, 0)},
 	}
 	after := queue.Without(before, "x", "b", time.Unix(1, 0))
 	if got := text(after); got != text(record.Table{
 		Size: 3, Token: 8, WriteID: "b",
-		Holders: []record.Seat{seat("2", "y", 1, 6), seat("4", "z", 2, 8)},
-		Waiters: []record.Seat{seat("6", "z", 1, 0)},
+		Holders: []record.Entry{entry("2", "y", 1, 6), entry("4", "z", 2, 8)},
+		Waiters: []record.Entry{entry("6", "z", 1, 0)},
 	}) || after.Token != 8 || after.WriteID != "b" {
 		t.Errorf("it is %s, token %d", got, after.Token)
 	}
 	table := queue.New(queue.Config{Incarnation: "i", Size: 3, TTL: lineTTL})
 	table.Step(protocol.SessionExpired{Session: "y"}, protocol.Now{})
-	free := record.Table{Size: 3, Token: 6, Holders: []record.Seat{seat("1", "x", 1, 5), seat("2", "y", 1, 6)}}
+	free := record.Table{Size: 3, Token: 6, Holders: []record.Entry{entry("1", "x", 1, 5), entry("2", "y", 1, 6)}}
 	full := free
-	full.Waiters = []record.Seat{seat("3", "z", 3, 0)}
+	full.Waiters = []record.Entry{entry("3", "z", 3, 0)}
 	for _, c := range []struct {
 		table  record.Table
 		weight int64
 		fits   bool
 	}{{record.Table{Size: 3}, 3, true}, {free, 2, true}, {free, 3, false}, {full, 1, false}} {
 		if fits := table.Fits(c.table, c.weight); fits != c.fits {
-			t.Errorf("%d seats in %s: %v", c.weight, text(c.table), fits)
+			t.Errorf("%d slots in %s: %v", c.weight, text(c.table), fits)
 		}
 	}
 }

@@ -206,7 +206,7 @@ func reason(words []string) error {
 	return errors.New(strings.Join(words, " "))
 }
 
-var entry = regexp.MustCompile(`^(\w+)(\.\w+)?(?:=(\d+))?(?:\*(\d+))?(?:@(\w+))?(?:~([-\w.]+))?(?:/(\w*))?(?:\^(\w+))?(?:\+(\w+))?$`)
+var entryText = regexp.MustCompile(`^(\w+)(\.\w+)?(?:=(\d+))?(?:\*(\d+))?(?:@(\w+))?(?:~([-\w.]+))?(?:/(\w*))?(?:\^(\w+))?(?:\+(\w+))?$`)
 
 func (s *script) read(args []string) (t record.Table) {
 	if number, ours := strings.CutPrefix(args[1], "#"); ours {
@@ -222,33 +222,33 @@ func (s *script) read(args []string) (t record.Table) {
 			t.Unknown = map[string]json.RawMessage{name: json.RawMessage("1")}
 			continue
 		}
-		m := entry.FindStringSubmatch(word)
+		m := entryText.FindStringSubmatch(word)
 		if m == nil {
 			s.Fatalf("entry %q", word)
 		}
-		seat := record.Seat{ID: m[1] + m[2], Session: m[1], Weight: 1, Holder: "h"}
+		entry := record.Entry{ID: m[1] + m[2], Session: m[1], Weight: 1, Holder: "h"}
 		if m[4] != "" {
-			seat.Weight = s.number(m[4])
+			entry.Weight = s.number(m[4])
 		}
 		if m[5] != "" {
-			seat.Session = m[5]
+			entry.Session = m[5]
 		}
 		if m[6] != "" {
-			seat.Since = scenario.Wall.Add(scenario.Duration(s.T, m[6]))
+			entry.Since = scenario.Wall.Add(scenario.Duration(s.T, m[6]))
 		}
 		if m[7] != "" {
-			seat.Holder = m[7]
+			entry.Holder = m[7]
 		}
-		seat.Address = m[8]
+		entry.Address = m[8]
 		if m[9] != "" {
-			seat.Unknown = map[string]json.RawMessage{m[9]: json.RawMessage("1")}
+			entry.Unknown = map[string]json.RawMessage{m[9]: json.RawMessage("1")}
 		}
 		if m[3] == "" {
-			t.Waiters = append(t.Waiters, seat)
+			t.Waiters = append(t.Waiters, entry)
 			continue
 		}
-		seat.Token = s.number(m[3])
-		t.Holders = append(t.Holders, seat)
+		entry.Token = s.number(m[3])
+		t.Holders = append(t.Holders, entry)
 	}
 	return t
 }
@@ -258,28 +258,28 @@ func tableText(t record.Table) string {
 	if t.Turn != 0 {
 		text += fmt.Sprintf(" turn %v", t.Turn)
 	}
-	for _, seat := range t.Seats() {
-		mark, _, _ := strings.Cut(seat.ID, ".")
-		text += " " + seat.ID
-		if seat.Token != 0 {
-			text += fmt.Sprintf("=%d", seat.Token)
+	for _, entry := range t.Entries() {
+		mark, _, _ := strings.Cut(entry.ID, ".")
+		text += " " + entry.ID
+		if entry.Token != 0 {
+			text += fmt.Sprintf("=%d", entry.Token)
 		}
-		if seat.Weight != 1 {
-			text += fmt.Sprintf("*%d", seat.Weight)
+		if entry.Weight != 1 {
+			text += fmt.Sprintf("*%d", entry.Weight)
 		}
-		if seat.Session != mark {
-			text += "@" + seat.Session
+		if entry.Session != mark {
+			text += "@" + entry.Session
 		}
-		if !seat.Since.IsZero() {
-			text += fmt.Sprintf("~%v", seat.Since.Sub(scenario.Wall))
+		if !entry.Since.IsZero() {
+			text += fmt.Sprintf("~%v", entry.Since.Sub(scenario.Wall))
 		}
-		if seat.Holder != "h" {
-			text += "/" + seat.Holder
+		if entry.Holder != "h" {
+			text += "/" + entry.Holder
 		}
-		if seat.Address != "" {
-			text += "^" + seat.Address
+		if entry.Address != "" {
+			text += "^" + entry.Address
 		}
-		for name := range seat.Unknown {
+		for name := range entry.Unknown {
 			text += "+" + name
 		}
 	}
@@ -308,14 +308,16 @@ func (s *script) show(action protocol.Action) string {
 			condition = "over " + string(a.Expect)
 		}
 		return fmt.Sprintf("write #%d %s: %s, id %s, for %v at most", len(s.wrote), condition, tableText(a.Table), a.Table.WriteID, a.Timeout)
-	case queue.Seated:
-		return fmt.Sprintf("seated: %d, token %d", a.Caller, a.Token)
+	case queue.Granted:
+		return fmt.Sprintf("granted: %d, token %d", a.Caller, a.Token)
 	case queue.Full:
 		return fmt.Sprintf("full: %d, %s", a.Caller, tableText(a.Table))
-	case queue.InLine:
-		return fmt.Sprintf("in line: %d, %d ahead, %s", a.Caller, a.Ahead, tableText(a.Table))
-	case queue.Unseated:
-		return fmt.Sprintf("%s: %d, %v", map[bool]string{true: "lost", false: "refused"}[a.Held], a.Caller, a.Err)
+	case queue.Queued:
+		return fmt.Sprintf("queued: %d, %d ahead, %s", a.Caller, a.Ahead, tableText(a.Table))
+	case queue.Refused:
+		return fmt.Sprintf("refused: %d, %v", a.Caller, a.Err)
+	case queue.Lost:
+		return fmt.Sprintf("lost: %d, %v", a.Caller, a.Err)
 	case queue.Vacated:
 		return fmt.Sprintf("vacated: %d", a.Caller) + map[bool]string{true: fmt.Sprintf(", %v", a.Err)}[a.Err != nil]
 	case queue.Tell:

@@ -66,7 +66,7 @@ func (t *Machine) alone() *caller {
 	if !sole(t.table) {
 		return nil
 	}
-	if c := t.callerOf(t.table.Holders[0]); c != nil && c.state == seated {
+	if c := t.callerOf(t.table.Holders[0]); c != nil && c.state == holding {
 		return c
 	}
 	return nil
@@ -75,7 +75,7 @@ func (t *Machine) alone() *caller {
 // sole reports whether the table has one holder and everybody in it can tell that holder what they change:
 // a process that receives notifications at an address also sends them.
 func sole(t record.Table) bool {
-	return len(t.Holders) == 1 && !slices.ContainsFunc(t.Seats(), func(s record.Seat) bool { return s.Address == "" })
+	return len(t.Holders) == 1 && !slices.ContainsFunc(t.Entries(), func(s record.Entry) bool { return s.Address == "" })
 }
 
 // announce tells other processes of a successful write: those whose callers got slots from it, and that of
@@ -83,7 +83,7 @@ func sole(t record.Table) bool {
 func (t *Machine) announce(before record.Table, out *protocol.Actions) {
 	var addresses []string
 	for _, s := range t.table.Holders {
-		concerned := seatOf(before.Waiters, s.ID) || sole(t.table)
+		concerned := hasEntry(before.Waiters, s.ID) || sole(t.table)
 		if concerned && s.Address != "" && !t.mine(s) && !slices.Contains(addresses, s.Address) {
 			addresses = append(addresses, s.Address)
 			out.Add(Tell{s.Address, t.version})

@@ -10,7 +10,7 @@ import (
 
 // watch decides which sessions to watch. Each waiter watches the session of its predecessor, and the head those of all
 // holders, so every dead entry is noticed, whoever else died with it. A waiter whose turn is near watches every
-// heartbeat. The others look every SeldomWatch, which keeps a long line cheap.
+// heartbeat. The others look every SeldomWatch, which keeps a long queue cheap.
 //
 // If its predecessor is late or dead, a waiter also watches everybody ahead of that, until it sees its predecessor's
 // session renewed: several machines may have failed at once, and waiting out one after the other would take a TTL each.
@@ -34,7 +34,7 @@ func (t *Machine) watch(now protocol.Now) {
 			late = !t.await(t.table.Waiters[before].Session, doubt, false, now)
 			doubt = true
 		}
-		// Where several hold seats, those who get theirs with the head watch one holder each: when two holders have
+		// Where several hold slots, those who get theirs with the head watch one holder each: when two holders have
 		// died, the first one's end makes the next waiter the head, which would begin to wait for the other's then.
 		if !late && near && i < len(t.table.Holders) && together(t.table, i) {
 			late = !t.await(t.table.Holders[i].Session, false, false, now)
@@ -46,7 +46,7 @@ func (t *Machine) watch(now protocol.Now) {
 		}
 	}
 	if t.crowded() { // it watches as if it had joined: a table that is full of the dead would stay full
-		all, late := t.table.Seats(), true
+		all, late := t.table.Entries(), true
 		for before := len(all) - 1; late && before >= 0; before-- {
 			session := all[before].Session
 			t.await(session, true, false, now)
@@ -118,8 +118,8 @@ func (t *Machine) lives(session string) bool {
 }
 
 // last returns the last entry whose session may be alive.
-func (t *Machine) last() (last record.Seat) {
-	for _, s := range t.table.Seats() {
+func (t *Machine) last() (last record.Entry) {
+	for _, s := range t.table.Entries() {
 		if !t.dead[s.Session] {
 			last = s
 		}
@@ -129,7 +129,7 @@ func (t *Machine) last() (last record.Seat) {
 
 // ours reports whether a session belongs to this process and has not ended. We are told of its end.
 func (t *Machine) ours(session string) bool {
-	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.seat.Session == session && !c.over })
+	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.entry.Session == session && !c.over })
 }
 
 // watchful reports whether a caller of this process should write n although it wants nothing else, because it
@@ -144,7 +144,7 @@ func (t *Machine) watchful(n record.Table) bool {
 		case i > 0 && t.dead[t.table.Waiters[i-1].Session]:
 			return true
 		case i > 0:
-		case seatOf(n.Holders, w.ID), slices.ContainsFunc(t.table.Holders, func(s record.Seat) bool { return t.dead[s.Session] }):
+		case hasEntry(n.Holders, w.ID), slices.ContainsFunc(t.table.Holders, func(s record.Entry) bool { return t.dead[s.Session] }):
 			return true
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A seats checks the promises about the semaphore.
-type seats struct {
+// slots checks the promises about the semaphore.
+type slots struct {
 	*fleet
 	bucket  *bucket
 	lasting *lasting
@@ -19,7 +19,7 @@ type seats struct {
 }
 
 // check checks V and O of the model, which must hold at every moment.
-func (st *seats) check() {
+func (st *slots) check() {
 	t := st.table
 	if t == nil {
 		return
@@ -37,12 +37,12 @@ func (st *seats) check() {
 	}
 	created := !st.existing && t.deleted // see landed
 	if sum > t.now.Size && !created && st.arm != Far {
-		st.violated(Seats, "seats of the weight %d are used, of %d", sum, t.now.Size)
+		st.violated(Slots, "slots of the weight %d are used, of %d", sum, t.now.Size)
 	}
 	if !t.there || t.deleted {
 		return
 	}
-	for _, s := range t.now.Seats() {
+	for _, s := range t.now.Entries() {
 		c := st.named(s)
 		if c == nil || !c.under.goesOn() {
 			continue
@@ -56,7 +56,7 @@ func (st *seats) check() {
 	}
 }
 
-func (st *seats) named(s record.Seat) *caller {
+func (st *slots) named(s record.Entry) *caller {
 	for _, c := range slices.Backward(st.table.callers) {
 		if c.name == s.Holder {
 			return c
@@ -66,7 +66,7 @@ func (st *seats) named(s record.Seat) *caller {
 }
 
 // landed checks V, T, F and L of the model.
-func (st *seats) landed(r *request, before object, existed bool) {
+func (st *slots) landed(r *request, before object, existed bool) {
 	p := r.from.part
 	t := p.on
 	after, err := record.DecodeTable(r.body)
@@ -89,7 +89,7 @@ func (st *seats) landed(r *request, before object, existed bool) {
 	st.removed(p, was, after)
 	st.grants(r, was, after)
 	if len(after.Waiters) > 0 && after.Taken()+after.Waiters[0].Weight <= after.Size {
-		st.violated(Idle, "%v leaves seats free, and %s waits for some", p, after.Waiters[0].Holder)
+		st.violated(Idle, "%v leaves slots free, and %s waits for some", p, after.Waiters[0].Holder)
 	}
 	t.now, t.there, t.born = after, true, true
 	st.rooms()
@@ -98,7 +98,7 @@ func (st *seats) landed(r *request, before object, existed bool) {
 
 // created checks the creation of the object. After a deletion, some holders may not know about
 // it. A Machine that saw them there waits for their sessions to end; another one cannot.
-func (st *seats) created(r *request) {
+func (st *slots) created(r *request) {
 	t := r.from.part.on
 	if t.order = nil; !t.born {
 		return
@@ -108,16 +108,16 @@ func (st *seats) created(r *request) {
 	}
 	for _, s := range r.from.vanished {
 		if c := st.named(s); c != nil && c.valid() && c.token == s.Token {
-			st.violated(Seats, "%v has created the object, and saw it vanish while %v held a seat, which does so still", r.from.part, c)
+			st.violated(Slots, "%v has created the object, and saw it vanish while %v held a slot, which does so still", r.from.part, c)
 		}
 	}
 }
 
 // entered checks new entries: their callers are the writer's, and their sessions exist (rule D2).
-func (st *seats) entered(p *part, was, after record.Table) {
+func (st *slots) entered(p *part, was, after record.Table) {
 	t := p.on
-	for _, s := range after.Seats() {
-		if has(was.Seats(), s) {
+	for _, s := range after.Entries() {
+		if has(was.Entries(), s) {
 			continue
 		}
 		// A late write may bring back an entry removed with its session, behind all others.
@@ -139,15 +139,15 @@ func (st *seats) entered(p *part, was, after record.Table) {
 	}
 }
 
-func has(seats []record.Seat, s record.Seat) bool {
-	return slices.ContainsFunc(seats, func(o record.Seat) bool { return o.ID == s.ID })
+func has(slots []record.Entry, s record.Entry) bool {
+	return slices.ContainsFunc(slots, func(o record.Entry) bool { return o.ID == s.ID })
 }
 
 // removed checks L: only its owner removes an entry, after its last use (rule T4), unless its
 // session has ended permanently (rule T3).
-func (st *seats) removed(p *part, was, after record.Table) {
-	for _, s := range was.Seats() {
-		if has(after.Seats(), s) {
+func (st *slots) removed(p *part, was, after record.Table) {
+	for _, s := range was.Entries() {
+		if has(after.Entries(), s) {
 			continue
 		}
 		c := st.named(s)
@@ -155,7 +155,7 @@ func (st *seats) removed(p *part, was, after record.Table) {
 		case c == nil:
 		case c.part == p:
 			if c.valid() {
-				st.violated(Entries, "%v has given the seats of %v away, which it uses", p, c)
+				st.violated(Entries, "%v has given the slots of %v away, which it uses", p, c)
 			}
 		case c.under.heartbeat.on.over:
 			st.met(DeadEntry, c)
@@ -167,14 +167,14 @@ func (st *seats) removed(p *part, was, after record.Table) {
 
 // grants checks T and F: each token is larger than all before it, and no caller gets a slot
 // before an earlier one still waiting.
-func (st *seats) grants(r *request, was, after record.Table) {
+func (st *slots) grants(r *request, was, after record.Table) {
 	p := r.from.part
 	t := p.on
 	// As for locks: a part that saw no object in the second of the last grant cannot know the
 	// last token, whether it grants one or creates the object for leaving callers.
 	late := t.deleted && !st.existing && r.only.Absent() && r.from.absent/time.Second <= t.granted/time.Second
 	for _, s := range after.Holders {
-		if i := slices.IndexFunc(was.Holders, func(o record.Seat) bool { return o.ID == s.ID }); i >= 0 {
+		if i := slices.IndexFunc(was.Holders, func(o record.Entry) bool { return o.ID == s.ID }); i >= 0 {
 			if was.Holders[i].Token != s.Token {
 				st.violated(Tokens, "%v has changed the token of %s", p, s.Holder)
 			}
@@ -190,7 +190,7 @@ func (st *seats) grants(r *request, was, after record.Table) {
 		t.top = max(t.top, s.Token)
 		for _, w := range after.Waiters {
 			if slices.Index(t.order, w.ID) < slices.Index(t.order, s.ID) {
-				st.violated(Fair, "%s gets a seat before %s, which came first", s.Holder, w.Holder)
+				st.violated(Fair, "%s gets a slot before %s, which came first", s.Holder, w.Holder)
 			}
 		}
 		if has(was.Waiters, s) {
@@ -209,32 +209,31 @@ func (st *seats) grants(r *request, was, after record.Table) {
 	}
 }
 
-func (st *seats) granted(c *caller) {
+func (st *slots) granted(c *caller) {
 	t := c.part.on
 	if !slices.Contains(t.tokens[c.token], c.name) {
 		st.violated(Tokens, "%v gets the token %d, which was granted to %q", c, c.token, t.tokens[c.token])
 	}
 	if c.part.cfg.Size != t.now.Size && !t.deleted { // the object may be new
-		st.violated(Size, "%v gets a seat of %d, and expects %d", c, t.now.Size, c.part.cfg.Size)
+		st.violated(Size, "%v gets a slot of %d, and expects %d", c, t.now.Size, c.part.cfg.Size)
 	}
 }
 
 // reported checks that each acquisition and each Leave is answered once.
-func (st *seats) reported(p *part, action protocol.Action) {
+func (st *slots) reported(p *part, action protocol.Action) {
 	switch a := action.(type) {
-	case queue.Seated:
+	case queue.Granted:
+		st.answers(p.find(a.Caller), action)
+	case queue.Refused:
 		st.answers(p.find(a.Caller), action)
 	case queue.Full:
 		c := p.find(a.Caller)
 		if st.answers(c, action); c.wait || c.room {
 			st.violated(Returns, "%v is refused, and waits or has always had room", c)
 		}
-	case queue.Unseated:
-		c := p.find(a.Caller)
-		if !a.Held {
-			st.answers(c, action)
-		} else if c.stands != holds {
-			st.violated(Returns, "%v loses a seat that it does not hold", c)
+	case queue.Lost:
+		if c := p.find(a.Caller); c.stands != holds {
+			st.violated(Returns, "%v loses slots that it does not hold", c)
 		}
 	case queue.Vacated:
 		if c := p.find(a.Caller); c.stands != leaves {
@@ -245,42 +244,42 @@ func (st *seats) reported(p *part, action protocol.Action) {
 	}
 }
 
-func (st *seats) answers(c *caller, action protocol.Action) {
+func (st *slots) answers(c *caller, action protocol.Action) {
 	if c.stands != asks {
 		st.violated(Returns, "%v has two answers, the second is %s", c, brief{action})
 	}
 }
 
 // keeps checks that a write gives away no slot in use.
-func (st *seats) keeps(p *part, to record.Table) {
+func (st *slots) keeps(p *part, to record.Table) {
 	for _, c := range p.who(holds) {
-		if c.valid() && !slices.ContainsFunc(to.Holders, func(s record.Seat) bool { return s.Holder == c.name && s.Token == c.token }) {
-			st.violated(Entries, "%v is about to give the seats of %v away, which it uses", p, c)
+		if c.valid() && !slices.ContainsFunc(to.Holders, func(s record.Entry) bool { return s.Holder == c.name && s.Token == c.token }) {
+			st.violated(Entries, "%v is about to give the slots of %v away, which it uses", p, c)
 		}
 	}
 }
 
 // vacated checks rule T6 when a caller is told that nothing of it is left.
-func (st *seats) vacated(c *caller, err error) {
+func (st *slots) vacated(c *caller, err error) {
 	if err == nil && st.remains(c) {
 		st.violated(Orphaned, "%v is told that nothing of it is left, and its entry is there, or may land yet", c)
 	}
 }
 
 // remains reports whether a caller's entry exists or may still land, under a live session.
-func (st *seats) remains(c *caller) bool {
+func (st *slots) remains(c *caller) bool {
 	t := c.part.on
 	if !c.under.goesOn() || t.deleted || st.bucket.tablePoisoned() {
 		return false
 	}
-	return slices.ContainsFunc(t.now.Seats(), func(s record.Seat) bool { return s.Holder == c.name }) ||
+	return slices.ContainsFunc(t.now.Entries(), func(s record.Entry) bool { return s.Holder == c.name }) ||
 		slices.ContainsFunc(t.inFlight, func(r *request) bool {
 			return r.op == "put" && st.bucket.wouldLand(r) && strings.Contains(string(r.body), `"`+c.name+`"`)
 		})
 }
 
 // rooms notes which callers have no room. A process's callers come in order.
-func (st *seats) rooms() {
+func (st *slots) rooms() {
 	t := st.table
 	for _, p := range st.parts() {
 		alone := len(p.who(asks)) == 1
@@ -292,7 +291,7 @@ func (st *seats) rooms() {
 
 // within checks that still returns false after a TTL and a second, unless the process stopped
 // meanwhile.
-func (st *seats) within(p *part, what string, still func() bool) {
+func (st *slots) within(p *part, what string, still func() bool) {
 	due := p.clock() + p.cfg.TTL + time.Second
 	st.returns.until(p.process, due, still, func() {
 		st.violated(Returns, "%v: %s in a TTL of %v", p, what, p.cfg.TTL)

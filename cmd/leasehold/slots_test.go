@@ -20,14 +20,14 @@ import (
 	"github.com/leasehold/leasehold/store/probe"
 )
 
-// TestSeatedRelease: a seat that cannot be given back in time is freed by the end of its session, so it does not keep
+// TestSlotRelease: a slot that cannot be given back in time is freed by the end of its session, so it does not keep
 // others waiting when the process has ended.
-func TestSeatedRelease(t *testing.T) {
+func TestSlotRelease(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		st := faultstore.Wrap(inner, nil)
 		open := func(st store.Store) *semaphore.Semaphore {
-			s, err := semaphore.New(st, "seats", 1, nil)
+			s, err := semaphore.New(st, "slots", 1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,10 +39,10 @@ func TestSeatedRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		st.Inject(faultstore.Fault{Kind: faultstore.Conflict, Op: "put", Key: "seats"})
+		st.Inject(faultstore.Fault{Kind: faultstore.Conflict, Op: "put", Key: "slots"})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		if err = (&seated{lease, first.Close}).Release(ctx); err != nil || ctx.Err() != nil {
+		if err = (&slotLease{lease, first.Close}).Release(ctx); err != nil || ctx.Err() != nil {
 			t.Errorf("released: %v, %v", err, ctx.Err())
 		}
 		began := time.Now()
@@ -50,17 +50,17 @@ func TestSeatedRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("the next had the seat after %v", took)
+			t.Errorf("the next had the slot after %v", took)
 		}
-		if err = (&seated{lease, second.Close}).Release(t.Context()); err != nil {
+		if err = (&slotLease{lease, second.Close}).Release(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestSeatsOfTheGone: of those that hold seats or wait, one whose session is over or was deleted is found, wherever it is among
+// TestSlotsOfTheGone: of those that hold slots or wait, one whose session is over or was deleted is found, wherever it is among
 // them. A session that goes on, and one that cannot be read, say nothing.
-func TestSeatsOfTheGone(t *testing.T) {
+func TestSlotsOfTheGone(t *testing.T) {
 	t.Parallel()
 	st := memstore.New()
 	const session = `{"format":1,"token":9,"state":%q,"holder":"h","address":"","ttl_ms":60000,"write_id":"x.1","session":"","layout":"session","renewed_at":"2999-01-01T00:00:00.000Z"}`
@@ -69,14 +69,14 @@ func TestSeatsOfTheGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seats := func(sessions string) (all []semaphore.Seat) {
+	entries := func(sessions string) (all []semaphore.Entry) {
 		for _, s := range strings.Fields(sessions) {
-			all = append(all, semaphore.Seat{Holder: "of " + s, Token: 5, Weight: 1, Session: s})
+			all = append(all, semaphore.Entry{Holder: "of " + s, Token: 5, Weight: 1, Session: s})
 		}
 		return all
 	}
 	over := &gone{party{Holder: "of over", Token: 5}, "of over", time.Minute}
-	c := &seatContest{at: target{store: st}}
+	c := &semaphoreContest{at: target{store: st}}
 	for _, tt := range []struct {
 		holders, waiters string
 		want             *gone
@@ -88,14 +88,14 @@ func TestSeatsOfTheGone(t *testing.T) {
 		{"deleted", "broken lives", &gone{party{Holder: "of deleted", Token: 5}, "of deleted", 0}},
 	} {
 		for range 5 { // it begins at one of them that is drawn by lot
-			got := c.gone(t.Context(), &semaphore.HeldError{Info: semaphore.Info{Holders: seats(tt.holders), Waiters: seats(tt.waiters)}})
+			got := c.gone(t.Context(), &semaphore.HeldError{Info: semaphore.Info{Holders: entries(tt.holders), Waiters: entries(tt.waiters)}})
 			if (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
-				t.Errorf("%q hold seats, and %q wait: %+v, want %+v", tt.holders, tt.waiters, got, tt.want)
+				t.Errorf("%q hold slots, and %q wait: %+v, want %+v", tt.holders, tt.waiters, got, tt.want)
 			}
 		}
 	}
 	// It gives up after some of them, but others may have their turn the next time.
-	many, found := &semaphore.HeldError{Info: semaphore.Info{Holders: seats(strings.Repeat("lives ", mostAsked)), Waiters: seats(strings.Repeat("over ", mostAsked))}}, false
+	many, found := &semaphore.HeldError{Info: semaphore.Info{Holders: entries(strings.Repeat("lives ", mostAsked)), Waiters: entries(strings.Repeat("over ", mostAsked))}}, false
 	for range 100 {
 		found = found || c.gone(t.Context(), many) != nil
 	}
@@ -103,7 +103,7 @@ func TestSeatsOfTheGone(t *testing.T) {
 		t.Error("one that is behind many that live is never found")
 	}
 	counted := faultstore.Wrap(st, nil)
-	(&seatContest{at: target{store: counted}}).gone(t.Context(), &semaphore.HeldError{Info: semaphore.Info{Holders: seats(strings.Repeat("lives ", 2*mostAsked))}})
+	(&semaphoreContest{at: target{store: counted}}).gone(t.Context(), &semaphore.HeldError{Info: semaphore.Info{Holders: entries(strings.Repeat("lives ", 2*mostAsked))}})
 	if n := counted.Counts().Get; n != 32 {
 		t.Errorf("of %d sessions it reads %d", 2*mostAsked, n)
 	}
@@ -112,13 +112,13 @@ func TestSeatsOfTheGone(t *testing.T) {
 	}
 }
 
-// TestSeatedReleaseFails: a seat is free if it was given back or its session was ended. A release that did neither fails, and
-// so does one of a seat that was lost before.
-func TestSeatedReleaseFails(t *testing.T) {
+// TestSlotReleaseFails: a slot is free if it was given back or its session was ended. A release that did neither fails, and
+// so does one of a slot that was lost before.
+func TestSlotReleaseFails(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
-		take := func() *seated {
-			s, err := semaphore.New(st, "seats", 1, nil)
+		take := func() *slotLease {
+			s, err := semaphore.New(st, "slots", 1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func TestSeatedReleaseFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return &seated{lease, s.Close}
+			return &slotLease{lease, s.Close}
 		}
 		first := take()
 		st.Inject(faultstore.Fault{Kind: faultstore.Denied})
@@ -140,12 +140,12 @@ func TestSeatedReleaseFails(t *testing.T) {
 		<-second.Done()
 		st.Clear()
 		if err := second.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
-			t.Errorf("of a seat that was lost: %v", err)
+			t.Errorf("of a slot that was lost: %v", err)
 		}
 		third := take()
 		third.Abandon(errors.New("it is fenced"))
 		if err := third.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
-			t.Errorf("of a seat that was lost under a session that goes on: %v", err)
+			t.Errorf("of a slot that was lost under a session that goes on: %v", err)
 		}
 	})
 }
@@ -154,14 +154,14 @@ func TestSeatedReleaseFails(t *testing.T) {
 func TestEnrollRefused(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"slots", "fair", "shared", "exclusive"} {
-		s := &seats{slots: 2, weight: 1}
+		s := &slotFlags{size: 2, weight: 1}
 		if c, err := s.enroll(kind, target{store: memstore.New(), key: "l"}, &semaphore.Options{TTL: time.Nanosecond, Logger: silent}); c != nil || err == nil {
 			t.Errorf("%s: %v, %v", kind, c, err)
 		}
 	}
 }
 
-// TestSemaphoreOptions: a seat is taken as a lock would be: for the same TTL, by the same holder, and so on.
+// TestSemaphoreOptions: a slot is taken as a lock would be: for the same TTL, by the same holder, and so on.
 func TestSemaphoreOptions(t *testing.T) {
 	t.Parallel()
 	proof, trace := &probe.Report{}, &locktrace.Trace{}
@@ -178,8 +178,8 @@ func TestSemaphoreOptions(t *testing.T) {
 	}
 }
 
-// TestSeatFlags: the flags for semaphores, their bounds, and the flags that exclude them.
-func TestSeatFlags(t *testing.T) {
+// TestSlotFlags: the flags for semaphores, their bounds, and the flags that exclude them.
+func TestSlotFlags(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]struct{ kind, says string }{
 		"":                          {"", ""},
@@ -200,9 +200,9 @@ func TestSeatFlags(t *testing.T) {
 		"--fair --exclusive":        {"", "--fair and --exclusive exclude each other"},
 		"--slots 2 --shared":        {"", "--slots and --shared exclude each other"},
 		"--slots 2 --layout epochs": {"slots", "--slots and --layout epochs exclude each other: a semaphore is one object"},
-		"--fair --hold-at-least 1s": {"fair", "--fair and --hold-at-least exclude each other: whoever waits gets a seat as soon as it is free"},
+		"--fair --hold-at-least 1s": {"fair", "--fair and --hold-at-least exclude each other: whoever waits gets a slot as soon as it is free"},
 		"--fair --hold-at-least 0":  {"fair", ""},
-		"--fair --max-hold 1s":      {"fair", "--fair and --max-hold exclude each other: a seat is held for as long as the command takes; end the command with timeout(1)"},
+		"--fair --max-hold 1s":      {"fair", "--fair and --max-hold exclude each other: a slot is held for as long as the command takes; end the command with timeout(1)"},
 		"--fair --claim c":          {"fair", ""},
 		"--exclusive --claim c":     {"exclusive", ""},
 		"--slots 2 --claim c":       {"slots", "--slots and --claim exclude each other: several work at one time, so the newest token must not keep the others out"},
@@ -212,54 +212,54 @@ func TestSeatFlags(t *testing.T) {
 		cmd := &cobra.Command{Use: "run"}
 		h := &runCmd{job: job{app: &app{}}}
 		h.flags(cmd.Flags())
-		h.seats.flags(cmd.Flags())
+		h.slots.flags(cmd.Flags())
 		cmd.Flags().DurationVar(&h.maxHold, "max-hold", 0, "")
 		cmd.Flags().DurationVar(&h.atLeast, "hold-at-least", 0, "")
 		if err := cmd.ParseFlags(strings.Fields("--layout object " + args)); err != nil {
 			t.Fatal(err)
 		}
-		kind, err := h.seats.check(cmd, h)
+		kind, err := h.slots.check(cmd, h)
 		if kind != want.kind || (err != nil) != (want.says != "") || err != nil && err.Error() != "exit code 64: "+want.says {
 			t.Errorf("run %s: %q, %v, want %q, %q", args, kind, err, want.kind, want.says)
 		}
 	}
 }
 
-// TestSeatsInWords: what a run says of those it waits for, and of those because of whom it gives up.
-func TestSeatsInWords(t *testing.T) {
+// TestSlotsInWords: what a run says of those it waits for, and of those because of whom it gives up.
+func TestSlotsInWords(t *testing.T) {
 	t.Parallel()
 	const rw = semaphore.RWSize
-	a, b := semaphore.Seat{Holder: "a", Token: 5, Weight: 1}, semaphore.Seat{Holder: "b", Token: 6, Weight: 2}
-	writer := semaphore.Seat{Holder: "w", Token: 7, Weight: rw}
-	all := func(s ...semaphore.Seat) []semaphore.Seat { return s }
+	a, b := semaphore.Entry{Holder: "a", Token: 5, Weight: 1}, semaphore.Entry{Holder: "b", Token: 6, Weight: 2}
+	writer := semaphore.Entry{Holder: "w", Token: 7, Weight: rw}
+	all := func(s ...semaphore.Entry) []semaphore.Entry { return s }
 	for _, tt := range []struct {
 		info        semaphore.Info
 		ahead       int
 		waits, ends string
 	}{
 		{semaphore.Info{Size: 3}, 0, "waiting for l", "l is taken"},
-		{semaphore.Info{Size: 3, Waiters: all(a)}, 0, "waiting for l", "l is taken, and 1 in line"},
-		{semaphore.Info{Size: 1, Holders: all(a)}, 0, "waiting for l, held by a, token 5, next in line", "l is held by a (token 5)"},
-		{semaphore.Info{Size: 1, Holders: all(a), Waiters: all(b, b)}, 2, "waiting for l, held by a, token 5, 2 before it", "l is held by a (token 5), and 2 in line"},
-		{semaphore.Info{Size: 3, Holders: all(a, b)}, 0, "waiting for l, which has 3 of 3 seats taken, by a and 1 more, next in line", "l has 3 of 3 seats taken, by a and 1 more"},
-		{semaphore.Info{Size: 3, Holders: all(b)}, 1, "waiting for l, which has 2 of 3 seats taken, by b, 1 before it", "l has 2 of 3 seats taken, by b"},
-		{semaphore.Info{Size: 2, Holders: all(b)}, 0, "waiting for l, which has 2 of 2 seats taken, by b, token 6, next in line", "l has 2 of 2 seats taken, by b (token 6)"},
-		{semaphore.Info{Size: 2 * rw, Holders: all(writer)}, 0, "waiting for l, which has 1048576 of 2097152 seats taken, by w, next in line", "l has 1048576 of 2097152 seats taken, by w"},
-		{semaphore.Info{Size: rw, Holders: all(a)}, 0, "waiting for l, held for reading by a, next in line", "l is held for reading by a"},
-		{semaphore.Info{Size: rw, Holders: all(writer)}, 0, "waiting for l, held for writing by w, token 7, next in line", "l is held for writing by w (token 7)"},
+		{semaphore.Info{Size: 3, Waiters: all(a)}, 0, "waiting for l", "l is taken, and 1 wait"},
+		{semaphore.Info{Size: 1, Holders: all(a)}, 0, "waiting for l, held by a, token 5, next in the queue", "l is held by a (token 5)"},
+		{semaphore.Info{Size: 1, Holders: all(a), Waiters: all(b, b)}, 2, "waiting for l, held by a, token 5, 2 before it", "l is held by a (token 5), and 2 wait"},
+		{semaphore.Info{Size: 3, Holders: all(a, b)}, 0, "waiting for l, where 3 of 3 slots are taken, by a and 1 more, next in the queue", "3 of 3 slots of l are taken, by a and 1 more"},
+		{semaphore.Info{Size: 3, Holders: all(b)}, 1, "waiting for l, where 2 of 3 slots are taken, by b, 1 before it", "2 of 3 slots of l are taken, by b"},
+		{semaphore.Info{Size: 2, Holders: all(b)}, 0, "waiting for l, where 2 of 2 slots are taken, by b, token 6, next in the queue", "2 of 2 slots of l are taken, by b (token 6)"},
+		{semaphore.Info{Size: 2 * rw, Holders: all(writer)}, 0, "waiting for l, where 1048576 of 2097152 slots are taken, by w, next in the queue", "1048576 of 2097152 slots of l are taken, by w"},
+		{semaphore.Info{Size: rw, Holders: all(a)}, 0, "waiting for l, held for reading by a, next in the queue", "l is held for reading by a"},
+		{semaphore.Info{Size: rw, Holders: all(writer)}, 0, "waiting for l, held for writing by w, token 7, next in the queue", "l is held for writing by w (token 7)"},
 	} {
-		blocked := seatBlocker(tt.info, tt.ahead)
+		blocked := semaphoreBlocker(tt.info, tt.ahead)
 		if got := blocked.inFull("l"); got != tt.waits {
 			t.Errorf("%+v: %q, want %q", tt.info, got, tt.waits)
 		}
 		if *blocked.ahead != tt.ahead {
 			t.Errorf("%+v: %d are before it", tt.info, *blocked.ahead)
 		}
-		if first := append(tt.info.Holders, semaphore.Seat{})[0]; blocked.party != (party{Holder: first.Holder, Token: first.Token}) {
+		if first := append(tt.info.Holders, semaphore.Entry{})[0]; blocked.party != (party{Holder: first.Holder, Token: first.Token}) {
 			t.Errorf("%+v: it waits for %+v", tt.info, blocked.party)
 		}
 		taken := &semaphore.HeldError{Info: tt.info}
-		err := seatsTaken{target{name: "l"}, wait{}, taken}
+		err := slotsTaken{target{name: "l"}, wait{}, taken}
 		if err.Error() != tt.ends || !errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("%+v: %q, want %q", tt.info, err, tt.ends)
 		}
@@ -274,7 +274,7 @@ func TestSeatsInWords(t *testing.T) {
 	for size, want := range map[int]string{
 		1:  "a fair lock: leasehold run takes it with --fair",
 		rw: "a reader/writer lock: leasehold run takes it with --shared or --exclusive",
-		2:  "a semaphore with 2 seats: leasehold run takes them with --slots 2",
+		2:  "a semaphore with 2 slots: leasehold run takes them with --slots 2",
 	} {
 		if got := howToTake(size); got != want {
 			t.Errorf("of size %d: %q, want %q", size, got, want)

@@ -1,6 +1,6 @@
 /* Tables, rules T1 to T8: one object with a size, a token counter, and entries under sessions,
- * of which some hold seats and the others wait in order. A fair lock is a table of one seat. In
- * a lock for readers and writers, a writer takes all seats.
+ * of which some hold slots and the others wait in order. A fair lock is a table of one slot. In
+ * a lock for readers and writers, a writer takes all slots.
  *
  * There are N processes with C callers each. A session is valid for its process until it runs
  * out; then anybody may end it for good (D3; session.pml has how) and remove its entries. One
@@ -19,12 +19,12 @@
  *  - sessions that are over and not yet ended. They are ended when their entries are removed.
  *
  * Properties
- *   V  the leases in use never take more seats than there are
+ *   V  the leases in use never take more slots than there are
  *   T  the token of each grant is above those of all grants before
- *   F  no entry gets seats, or a place in line, ahead of an earlier one of a valid session
+ *   F  no entry gets slots, or a place in the queue, ahead of an earlier one of a valid session
  *   O  an entry of a valid session is one that its process wants, or is about to remove
- *   L  an entry of a valid session keeps its place and its seats, but for its own process
- *   S  no live waiter is first in line and fits; and if an entry ahead of a live caller is of a
+ *   L  an entry of a valid session keeps its place and its slots, but for its own process
+ *   S  no live waiter is first in the queue and fits; and if an entry ahead of a live caller is of a
  *      session that is over, some live caller watches such a session
  *   Z  the size stays, only processes that expect it have entries, and at most LINE wait
  */
@@ -78,7 +78,7 @@ bit valid[MAXS+1];
 #define BIT(x) (1 << (x))
 #define HAS(m, x) (((m) >> (x)) & 1)
 #define SILENT(x) (!valid[es[x]])
-#ifdef SIZES              /* the second process expects one seat less */
+#ifdef SIZES              /* the second process expects one slot less */
 #define EXPECTS(i) (SIZE - (i))
 #define FIRST 1
 #else
@@ -92,9 +92,9 @@ bit valid[MAXS+1];
 #define MAYJOIN(i) AGREES(i)
 #endif
 #ifdef OWNSIZE
-#define SEATS EXPECTS(_pid-1)
+#define SLOTS EXPECTS(_pid-1)
 #else
-#define SEATS d.size
+#define SLOTS d.size
 #endif
 #ifdef LATEEND            /* mutant: used until the release is seen to have landed */
 #define USES(i, c) (p[i].ph[c] == HOLDS || p[i].ph[c] == LEAVES)
@@ -144,12 +144,12 @@ inline tidy() {           /* nothing is kept of the others, and their numbers ar
 
 /* ---- what a write makes of the table ---- */
 #ifdef SKIPHEAVY          /* mutant: a light one passes a heavy one that waits */
-#define FITS(x) (used + w[x] <= SEATS)
+#define FITS(x) (used + w[x] <= SLOTS)
 #else
-#define FITS(x) (waits == 0 && used + w[x] <= SEATS)
+#define FITS(x) (waits == 0 && used + w[x] <= SLOTS)
 #endif
 #ifdef JOINPAST           /* mutant: a new one that fits holds at once, though others wait */
-#define FITSNEW(x) (used + w[x] <= SEATS)
+#define FITSNEW(x) (used + w[x] <= SLOTS)
 #else
 #define FITSNEW(x) FITS(x)
 #endif
@@ -180,7 +180,7 @@ inline tidy() {           /* nothing is kept of the others, and their numbers ar
 inline put(x) { d.e[m] = x; m++; d.in = d.in | BIT(x) }
 inline grant(x) {
   d.held = d.held | BIT(x); used = used + w[x];
-#ifdef ONETOKEN           /* mutant: one token for all that are granted a seat in one write */
+#ifdef ONETOKEN           /* mutant: one token for all that are granted a slot in one write */
   d.tok = t.tok + 1
 #else
   d.tok++
@@ -354,7 +354,7 @@ inline witness() {        /* a: entries of sessions that are over; b: heavy ones
   :: else -> break
   od;
   c = 0; do :: c < C -> if :: p[i].ph[c] == LEAVES -> leaves = leaves | BIT(p[i].e[c]) :: else fi; c++ :: else -> break od;
-  waits = 0; x = 0; k = 0;                     /* x: the first in line */
+  waits = 0; x = 0; k = 0;                     /* x: the first in the queue */
   do
   :: k < CAP && t.e[k] != 0 ->
      if :: HAS(t.held, t.e[k]) :: else -> waits++; if :: x == 0 -> x = t.e[k] :: else fi fi; k++
@@ -368,14 +368,14 @@ inline witness() {        /* a: entries of sessions that are over; b: heavy ones
   WIT(6, leaves & p[i].open & ~t.in & ~R.t.in & p[i].q[1-sl].t.in);    /* a touch keeps it from landing */
   WIT(7, NEW & a);                             /* an entry lands whose session is over */
   WIT(8, UP & a);                              /* one is promoted whose session is over */
-  WIT(9, (GONE & a & ~t.held) && x != 0 && !HAS(a | wants | GONE | UP, x)); /* one goes from inside the line */
-  WIT(10, (GONE & a) && waits == LINE && !(t.in & wants) && NEW)       /* from a full line, by one that was refused */
+  WIT(9, (GONE & a & ~t.held) && x != 0 && !HAS(a | wants | GONE | UP, x)); /* one goes from inside the queue */
+  WIT(10, (GONE & a) && waits == LINE && !(t.in & wants) && NEW)       /* from a full queue, by one that was refused */
 }
 inline land() {
 #if WITNESS
   witness();
 #endif
-  k = 0; a = 0; b = 0; m = 0; waits = 0;       /* a: new seats; b: a live one waits; m: a new one was passed */
+  k = 0; a = 0; b = 0; m = 0; waits = 0;       /* a: new slots; b: a live one waits; m: a new one was passed */
   do
   :: k < CAP && R.t.e[k] != 0 ->
      x = R.t.e[k]; k++;
@@ -444,7 +444,7 @@ proctype wire(byte i, sl) {
 }
 
 /* ---- what holds at any instant ---- */
-#ifdef WATCHONE           /* mutant: the first in line watches one holder only */
+#ifdef WATCHONE           /* mutant: the first in the queue watches one holder only */
 #define WATCHED (k == 1)
 #else
 #define WATCHED 1
@@ -471,7 +471,7 @@ inline watches(y) {
   assert(!(HAS(t.in, y) && waits == 0 && u + w[y] <= t.size));                 /* S */
   stuck = stuck | a;
   if
-#ifndef WATCHNOHOLDER     /* mutant: the first in line watches no holder */
+#ifndef WATCHNOHOLDER     /* mutant: the first in the queue watches no holder */
   :: SEES(y) && m == 0 && b -> seen = 1
 #endif
 #ifndef WATCHNOWAITER     /* mutant: the others watch nobody */
@@ -480,7 +480,7 @@ inline watches(y) {
   :: HAS(leaves, m) -> seen = 1                /* it goes, and then there is another to be watched */
   :: else
   fi;
-  WIT(11, !HAS(t.in, y) && waits == LINE && !a)                                /* a line of live ones is full */
+  WIT(11, !HAS(t.in, y) && waits == LINE && !a)                                /* a queue of live ones is full */
 }
 proctype watch() {
   byte i;

@@ -10,12 +10,12 @@ import (
 	"github.com/leasehold/leasehold/semaphore"
 )
 
-// eventChanged is of semaphores: see watchview.SeatChange.
+// eventChanged is of semaphores: see watchview.SemaphoreChange.
 const eventChanged eventName = "changed"
 
-// watchSeats shows each change of a semaphore, from what was seen first, until the context ends. It costs a
+// watchSemaphore shows each change of a semaphore, from what was seen first, until the context ends. It costs a
 // read each time.
-func (a *app) watchSeats(ctx context.Context, p target, first admin.Entry) error {
+func (a *app) watchSemaphore(ctx context.Context, p target, first admin.Entry) error {
 	sem, err := semaphore.New(p.store, p.key, 1, &semaphore.Options{Logger: a.console.logger()}) // which only looks
 	if err != nil {
 		return &exit{exitUsage, err}
@@ -24,7 +24,7 @@ func (a *app) watchSeats(ctx context.Context, p target, first admin.Entry) error
 		return a.seenChange(time.Now(), kind, "", describeEntry(p, e), e.Info, cause)
 	}
 	last := first
-	if kind := watchview.SeatChange(nil, last.Semaphore); kind != "" {
+	if kind := watchview.SemaphoreChange(nil, last.Semaphore); kind != "" {
 		if err := tell(kind, last, nil); err != nil {
 			return err
 		}
@@ -51,8 +51,8 @@ func (a *app) watchSeats(ctx context.Context, p target, first admin.Entry) error
 			kind, said = leasehold.Vanished.String(), ""
 			last = admin.Entry{Info: leasehold.Info{Age: -1}}
 		case info.Exists:
-			now, said = seenSeats(info), ""
-			kind = watchview.SeatChange(last.Semaphore, now.Semaphore)
+			now, said = seenSemaphore(info), ""
+			kind = watchview.SemaphoreChange(last.Semaphore, now.Semaphore)
 			last = now
 		}
 		if kind != "" {
@@ -63,8 +63,8 @@ func (a *app) watchSeats(ctx context.Context, p target, first admin.Entry) error
 	}
 }
 
-// seenSeats is a semaphore that was looked at, whose holders' sessions were not. Its key and layout the target has.
-func seenSeats(i semaphore.Info) admin.Entry {
+// seenSemaphore is a semaphore that was looked at, whose holders' sessions were not. Its key and layout the target has.
+func seenSemaphore(i semaphore.Info) admin.Entry {
 	return admin.Entry{Semaphore: &i, Info: leasehold.Info{
 		Exists: true, Held: len(i.Holders) > 0, Token: i.Token, Age: -1, Version: i.Version,
 	}}

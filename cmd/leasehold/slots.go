@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,17 +21,17 @@ import (
 // layoutTable is how a semaphore lies in its store, which is no layout of a lock.
 const layoutTable leasehold.Layout = record.LayoutTable
 
-// seats are the flags of run that take seats in a semaphore instead of a lock.
-type seats struct {
-	slots, weight           int
+// slotFlags are the flags of run that take slots in a semaphore instead of a lock.
+type slotFlags struct {
+	size, weight            int
 	fair, shared, exclusive bool
 }
 
-// seatFlags are those that say what kind it is.
-var seatFlags = []string{"slots", "fair", "shared", "exclusive"}
+// kindFlags are those that say what kind it is.
+var kindFlags = []string{"slots", "fair", "shared", "exclusive"}
 
-func (s *seats) flags(f *pflag.FlagSet) {
-	f.IntVar(&s.slots, "slots", 0, "run at most `N` at a time, first come, first served")
+func (s *slotFlags) flags(f *pflag.FlagSet) {
+	f.IntVar(&s.size, "slots", 0, "run at most `N` at a time, first come, first served")
 	f.IntVar(&s.weight, "weight", 1, "with --slots: number of `slots` to take")
 	f.BoolVar(&s.fair, "fair", false, "use a fair lock: first come, first served")
 	f.BoolVar(&s.shared, "shared", false, "take a reader/writer lock for reading, beside other readers")
@@ -40,9 +39,9 @@ func (s *seats) flags(f *pflag.FlagSet) {
 }
 
 // kind is the flag that says which kind it is; "": none, it is a lock.
-func (s *seats) kind(cmd *cobra.Command) (kind string, err error) {
+func (s *slotFlags) kind(cmd *cobra.Command) (kind string, err error) {
 	given := map[string]bool{"slots": cmd.Flags().Changed("slots"), "fair": s.fair, "shared": s.shared, "exclusive": s.exclusive}
-	for _, flag := range seatFlags {
+	for _, flag := range kindFlags {
 		switch {
 		case !given[flag]:
 		case kind != "":
@@ -55,7 +54,7 @@ func (s *seats) kind(cmd *cobra.Command) (kind string, err error) {
 }
 
 // check makes sure of the flags, and of those that have no meaning beside them.
-func (s *seats) check(cmd *cobra.Command, h *runCmd) (kind string, err error) {
+func (s *slotFlags) check(cmd *cobra.Command, h *runCmd) (kind string, err error) {
 	kind, err = s.kind(cmd)
 	if err == nil {
 		err = s.suits(kind, cmd.Flags().Changed, h)
@@ -64,62 +63,62 @@ func (s *seats) check(cmd *cobra.Command, h *runCmd) (kind string, err error) {
 }
 
 // suits says what cannot be together with a kind.
-func (s *seats) suits(kind string, changed func(flag string) bool, h *runCmd) error {
+func (s *slotFlags) suits(kind string, changed func(flag string) bool, h *runCmd) error {
 	switch {
 	case changed("weight") && kind != "slots":
 		return usage("--weight is for --slots, and there is none")
 	case kind == "":
 		return nil
-	case kind == "slots" && (s.slots < 1 || s.slots > semaphore.MaxSize):
-		return usage("--slots %d is not between 1 and %d", s.slots, semaphore.MaxSize)
-	case kind == "slots" && (s.weight < 1 || s.weight > s.slots):
-		return usage("--weight %d is not between 1 and --slots %d", s.weight, s.slots)
+	case kind == "slots" && (s.size < 1 || s.size > semaphore.MaxSize):
+		return usage("--slots %d is not between 1 and %d", s.size, semaphore.MaxSize)
+	case kind == "slots" && (s.weight < 1 || s.weight > s.size):
+		return usage("--weight %d is not between 1 and --slots %d", s.weight, s.size)
 	case h.opts.Layout != leasehold.LayoutObject:
 		return usage("--%s and --layout %s exclude each other: a semaphore is one object", kind, h.opts.Layout)
 	case h.atLeast > 0:
-		return usage("--%s and --hold-at-least exclude each other: whoever waits gets a seat as soon as it is free", kind)
+		return usage("--%s and --hold-at-least exclude each other: whoever waits gets a slot as soon as it is free", kind)
 	case changed("max-hold"):
-		return usage("--%s and --max-hold exclude each other: a seat is held for as long as the command takes; end the command with timeout(1)", kind)
+		return usage("--%s and --max-hold exclude each other: a slot is held for as long as the command takes; end the command with timeout(1)", kind)
 	case len(h.claims.names) > 0 && (kind == "slots" || kind == "shared"):
 		return usage("--%s and --claim exclude each other: several work at one time, so the newest token must not keep the others out", kind)
 	}
 	return nil
 }
 
-// A seatContest acquires a semaphore, a fair lock or a reader/writer lock.
-type seatContest struct {
+// A semaphoreContest acquires a semaphore, a fair lock or a reader/writer lock.
+type semaphoreContest struct {
 	at            target
 	take, tryTake func(context.Context) (*leasehold.Lease, error)
 	close         func(context.Context) error
 }
 
 // enroll returns the contest for the kind that the flags choose.
-func (s *seats) enroll(kind string, p target, opts *semaphore.Options) (contest, error) {
+func (s *slotFlags) enroll(kind string, p target, opts *semaphore.Options) (contest, error) {
 	switch kind {
 	case "slots":
-		sem, err := semaphore.New(p.store, p.key, s.slots, opts)
+		sem, err := semaphore.New(p.store, p.key, s.size, opts)
 		if err != nil {
 			return nil, err
 		}
 		weighted := func(take func(context.Context, int, ...leasehold.AcquireOption) (*leasehold.Lease, error)) func(context.Context) (*leasehold.Lease, error) {
 			return func(ctx context.Context) (*leasehold.Lease, error) { return take(ctx, s.weight) }
 		}
-		return &seatContest{p, weighted(sem.Acquire), weighted(sem.TryAcquire), sem.Close}, nil
+		return &semaphoreContest{p, weighted(sem.Acquire), weighted(sem.TryAcquire), sem.Close}, nil
 	case "fair":
 		lock, err := semaphore.NewLock(p.store, p.key, opts)
 		if err != nil {
 			return nil, err
 		}
-		return &seatContest{p, lock.Acquire, lock.TryAcquire, lock.Close}, nil
+		return &semaphoreContest{p, lock.Acquire, lock.TryAcquire, lock.Close}, nil
 	}
 	lock, err := semaphore.NewRWLock(p.store, p.key, opts)
 	switch {
 	case err != nil:
 		return nil, err
 	case kind == "shared":
-		return &seatContest{p, lock.RLock, lock.TryRLock, lock.Close}, nil
+		return &semaphoreContest{p, lock.RLock, lock.TryRLock, lock.Close}, nil
 	}
-	return &seatContest{p, lock.Lock, lock.TryLock, lock.Close}, nil
+	return &semaphoreContest{p, lock.Lock, lock.TryLock, lock.Close}, nil
 }
 
 // semaphoreOptions returns the lock's options for a semaphore.
@@ -131,54 +130,54 @@ func (h *runCmd) semaphoreOptions() *semaphore.Options {
 	}
 }
 
-func (c *seatContest) acquire(ctx context.Context) (held, error) { return c.taken(ctx, c.take) }
+func (c *semaphoreContest) acquire(ctx context.Context) (held, error) { return c.taken(ctx, c.take) }
 
-func (c *seatContest) try(ctx context.Context) (held, error) { return c.taken(ctx, c.tryTake) }
+func (c *semaphoreContest) try(ctx context.Context) (held, error) { return c.taken(ctx, c.tryTake) }
 
-func (c *seatContest) taken(ctx context.Context, take func(context.Context) (*leasehold.Lease, error)) (held, error) {
-	return leased(func(ctx context.Context) (*seated, error) {
+func (c *semaphoreContest) taken(ctx context.Context, take func(context.Context) (*leasehold.Lease, error)) (held, error) {
+	return leased(func(ctx context.Context) (*slotLease, error) {
 		lease, err := take(ctx)
-		return &seated{lease, c.close}, err
+		return &slotLease{lease, c.close}, err
 	})(ctx)
 }
 
 // mostAsked bounds how many sessions are looked at to find one that is over.
 const mostAsked = 32
 
-// gone looks at the sessions of those who hold seats or wait, from one that is drawn by lot, until one
+// gone looks at the sessions of those who hold slots or wait, from one that is drawn by lot, until one
 // looks to be over. That they cannot be read says nothing.
-func (c *seatContest) gone(ctx context.Context, err error) *gone {
+func (c *semaphoreContest) gone(ctx context.Context, err error) *gone {
 	held, ok := errors.AsType[*semaphore.HeldError](err)
 	if !ok {
 		return nil
 	}
-	seats := slices.Concat(held.Info.Holders, held.Info.Waiters)
-	for i := range min(len(seats), mostAsked) {
+	entries := slices.Concat(held.Info.Holders, held.Info.Waiters)
+	for i := range min(len(entries), mostAsked) {
 		if i == 0 {
-			n := rand.N(len(seats))
-			seats = slices.Concat(seats[n:], seats[:n])
+			n := rand.N(len(entries))
+			entries = slices.Concat(entries[n:], entries[:n])
 		}
-		seat := seats[i]
-		s, err := layout.Heartbeat{Store: c.at.store, Key: seat.Session}.Look(ctx, "")
+		e := entries[i]
+		s, err := layout.Heartbeat{Store: c.at.store, Key: e.Session}.Look(ctx, "")
 		if err == nil && (!s.Record.Held || s.Abandoned(time.Now())) {
-			return &gone{party{Holder: seat.Holder, Token: seat.Token}, seat.Holder, s.Record.TTL}
+			return &gone{party{Holder: e.Holder, Token: e.Token}, e.Holder, s.Record.TTL}
 		}
 	}
 	return nil
 }
 
 // Settle ends the session too, which nothing is under then.
-func (c *seatContest) Settle(ctx context.Context) error { return c.close(ctx) }
+func (c *semaphoreContest) Settle(ctx context.Context) error { return c.close(ctx) }
 
-// A seated is a lease of seats whose session ends with it.
-type seated struct {
+// A slotLease is a lease of slots whose session ends with it.
+type slotLease struct {
 	*leasehold.Lease
 	close func(context.Context) error
 }
 
-// Release gives the seats back, and ends the session. The end of the session frees them too, where the
+// Release gives the slots back, and ends the session. The end of the session frees them too, where the
 // release is not done in half of the time.
-func (s *seated) Release(ctx context.Context) error {
+func (s *slotLease) Release(ctx context.Context) error {
 	closed := make(chan error, 1)
 	go func() { closed <- s.close(ctx) }()
 	err := s.Lease.Release(ctx)
@@ -188,38 +187,38 @@ func (s *seated) Release(ctx context.Context) error {
 	return nil
 }
 
-// seatBlocker returns the holders that an acquisition waits for, and its place in the queue.
-func seatBlocker(i semaphore.Info, ahead int) *blocker {
+// semaphoreBlocker returns the holders that an acquisition waits for, and its place in the queue.
+func semaphoreBlocker(i semaphore.Info, ahead int) *blocker {
 	b := &blocker{ahead: &ahead}
 	if len(i.Holders) == 0 {
 		return b
 	}
 	first := i.Holders[0]
 	b.party = party{Holder: first.Holder, Token: first.Token}
-	b.who = "which " + taken(i)
-	if by, is := strings.CutPrefix(b.who, "which is "); is {
-		b.who = by
+	by := watchview.HoldersOf(&i)
+	b.who = fmt.Sprintf("where %d of %d slots are taken, by %s", i.Taken(), i.Size, by)
+	if how := lockHeld(i); how != "" {
+		b.who = how + " by " + by
 	}
 	b.token = alone(i)
-	b.place = ", next in line"
+	b.place = ", next in the queue"
 	if ahead > 0 {
 		b.place = fmt.Sprintf(", %d before it", ahead)
 	}
 	return b
 }
 
-// taken says of a semaphore that has holders who they are.
-func taken(i semaphore.Info) string {
-	by := watchview.HoldersOf(&i)
+// lockHeld says how a fair lock or a reader/writer lock is held; "": it is neither.
+func lockHeld(i semaphore.Info) string {
 	switch {
 	case i.Size == 1:
-		return "is held by " + by
+		return "held"
 	case i.Size == semaphore.RWSize && i.Taken() == semaphore.RWSize:
-		return "is held for writing by " + by
+		return "held for writing"
 	case i.Size == semaphore.RWSize:
-		return "is held for reading by " + by
+		return "held for reading"
 	}
-	return fmt.Sprintf("has %d of %d seats taken, by %s", i.Taken(), i.Size, by)
+	return ""
 }
 
 // alone is the token of a holder beside whom nobody can work: others name a lease, and fence nothing.
@@ -238,28 +237,32 @@ func howToTake(size int) string {
 	case semaphore.RWSize:
 		return "a reader/writer lock: leasehold run takes it with --shared or --exclusive"
 	}
-	return fmt.Sprintf("a semaphore with %s: leasehold run takes them with --slots %d", plural(size, "seat"), size)
+	return fmt.Sprintf("a semaphore with %s: leasehold run takes them with --slots %d", plural(size, "slot"), size)
 }
 
-// seatsTaken is a semaphore.HeldError as the command says it.
-type seatsTaken struct {
+// slotsTaken is a semaphore.HeldError as the command says it.
+type slotsTaken struct {
 	target target
 	wait   wait
 	*semaphore.HeldError
 }
 
-func (h seatsTaken) Error() string {
-	text := h.target.name + " is taken"
-	if len(h.Info.Holders) > 0 {
-		text = h.target.name + " " + taken(h.Info)
+func (h slotsTaken) Error() string {
+	name, by, how := h.target.name, watchview.HoldersOf(&h.Info), lockHeld(h.Info)
+	text := fmt.Sprintf("%d of %d slots of %s are taken, by %s", h.Info.Taken(), h.Info.Size, name, by)
+	switch {
+	case by == "":
+		text = name + " is taken"
+	case how != "":
+		text = name + " is " + how + " by " + by
 	}
 	if token := alone(h.Info); token != leasehold.NoToken {
 		text += fmt.Sprintf(" (token %v)", token)
 	}
 	if n := len(h.Info.Waiters); n > 0 && h.wait.limit == 0 { // else this process was one of them
-		text += fmt.Sprintf(", and %d in line", n)
+		text += fmt.Sprintf(", and %d wait", n)
 	}
 	return text + h.wait.ranOut()
 }
 
-func (h seatsTaken) Unwrap() error { return h.HeldError }
+func (h slotsTaken) Unwrap() error { return h.HeldError }

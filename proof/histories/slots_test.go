@@ -13,13 +13,13 @@ import (
 	"github.com/leasehold/leasehold/semaphore"
 )
 
-// seatCount is the size of the semaphore that is fought for.
-const seatCount = 3
+// slotCount is the size of the semaphore that is fought for.
+const slotCount = 3
 
-// seats takes seats of a semaphore again and again, sometimes more of them while it holds some, and gives up where
+// slots takes slots of a semaphore again and again, sometimes more of them while it holds some, and gives up where
 // that takes long: each of two may wait for the other.
-func seats(ctx context.Context, c *client) error {
-	s, err := semaphore.New(c.st, c.key, seatCount, &semaphore.Options{TTL: ttl})
+func slots(ctx context.Context, c *client) error {
+	s, err := semaphore.New(c.st, c.key, slotCount, &semaphore.Options{TTL: ttl})
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func seats(ctx context.Context, c *client) error {
 		c.looked(ctx, s)
 		var leases []*leasehold.Lease
 		for _, acquire := range []func(context.Context, int, ...leasehold.AcquireOption) (*leasehold.Lease, error){s.Acquire, s.Acquire, s.TryAcquire}[c.rand.IntN(2):] {
-			if lease := c.seat(ctx, s, 1+c.rand.IntN(seatCount-1), acquire, len(leases) > 0); lease != nil {
+			if lease := c.take(ctx, s, 1+c.rand.IntN(slotCount-1), acquire, len(leases) > 0); lease != nil {
 				leases = append(leases, lease)
 			}
 			use(c, leases...)
@@ -44,8 +44,8 @@ func seats(ctx context.Context, c *client) error {
 	return nil
 }
 
-// seat acquires seats; whoever holds some does not wait for long.
-func (c *client) seat(ctx context.Context, s *semaphore.Semaphore, weight int, acquire func(context.Context, int, ...leasehold.AcquireOption) (*leasehold.Lease, error), holds bool) (lease *leasehold.Lease) {
+// take acquires slots; whoever holds some does not wait for long.
+func (c *client) take(ctx context.Context, s *semaphore.Semaphore, weight int, acquire func(context.Context, int, ...leasehold.AcquireOption) (*leasehold.Lease, error), holds bool) (lease *leasehold.Lease) {
 	if holds || c.rand.IntN(4) == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(c.rand.Int64N(int64(ttl/2))))

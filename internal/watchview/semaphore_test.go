@@ -9,9 +9,9 @@ import (
 	"github.com/leasehold/leasehold/semaphore"
 )
 
-// seats is a semaphore: "a b! | c" has the holders a, and b who looks to be gone, and c waits. The ID of a
-// seat is its holder's name.
-func seats(words string) *semaphore.Info {
+// parse returns a semaphore: "a b! | c" has the holders a, and b who looks to be gone, and c waits. The ID of an
+// entry is its holder's name.
+func parse(words string) *semaphore.Info {
 	i := &semaphore.Info{Exists: true, Size: 3}
 	into := &i.Holders
 	for word := range strings.FieldsSeq(words) {
@@ -20,13 +20,13 @@ func seats(words string) *semaphore.Info {
 			continue
 		}
 		name, gone := strings.CutSuffix(word, "!")
-		*into = append(*into, semaphore.Seat{ID: name, Holder: name, Weight: 1, Abandoned: gone})
+		*into = append(*into, semaphore.Entry{ID: name, Holder: name, Weight: 1, Abandoned: gone})
 	}
 	return i
 }
 
-// A change of those who hold seats of a semaphore, or wait for some, is told; what stays the same is not.
-func TestSeatChange(t *testing.T) {
+// A change of those who hold slots of a semaphore, or wait for some, is told; what stays the same is not.
+func TestSemaphoreChange(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ before, after, want string }{
 		{"none", "", ""},
@@ -46,21 +46,21 @@ func TestSeatChange(t *testing.T) {
 		{"a", "| c", "resigned"},
 		{"", "", ""},
 	} {
-		before := seats(tt.before)
+		before := parse(tt.before)
 		if tt.before == "none" {
 			before = nil
 		}
-		if got := watchview.SeatChange(before, seats(tt.after)); got != tt.want {
+		if got := watchview.SemaphoreChange(before, parse(tt.after)); got != tt.want {
 			t.Errorf("%q and then %q: %q, want %q", tt.before, tt.after, got, tt.want)
 		}
 	}
 }
 
 // Among the locks under a prefix a semaphore has its place, with its holders.
-func TestSeatsUnderAPrefix(t *testing.T) {
+func TestSemaphoreUnderAPrefix(t *testing.T) {
 	t.Parallel()
 	of := func(words string) watchview.Row {
-		i := seats(words)
+		i := parse(words)
 		return watchview.Row{Semaphore: i, Info: leasehold.Info{Key: "s", Layout: "table", Exists: true, Held: len(i.Holders) > 0, Token: 7, Age: -1}}
 	}
 	snap := func(rows ...watchview.Row) *watchview.Snapshot { return &watchview.Snapshot{Rows: rows} }

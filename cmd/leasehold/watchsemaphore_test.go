@@ -22,10 +22,10 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// TestWatchSeats: what watch says of a semaphore, from its first holder until its object is deleted, at one read each 5 s.
+// TestWatchSemaphore: what watch says of a semaphore, from its first holder until its object is deleted, at one read each 5 s.
 // A failure is reported once until the store answers again. A failure after the object has vanished shows no former holders.
-func TestWatchSeats(t *testing.T) {
-	text := watchSeats(t, "text")
+func TestWatchSemaphore(t *testing.T) {
+	text := watchSemaphore(t, "text")
 	got := regexp.MustCompile(`token \d+`).ReplaceAllString(text, "token N")
 	got = regexp.MustCompile(`(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)  `).ReplaceAllString(got, "")
 	got = regexp.MustCompile(`(?m)^(unreadable  ).*?denied.*?((?:  (?:\d+ of|age) .*)?)$`).ReplaceAllString(got, "$1…$2")
@@ -47,7 +47,7 @@ func TestWatchSeats(t *testing.T) {
 
 	var events []string
 	gone := false
-	for line := range strings.Lines(watchSeats(t, "json")) {
+	for line := range strings.Lines(watchSemaphore(t, "json")) {
 		var e struct {
 			Event string
 			report
@@ -69,8 +69,8 @@ func TestWatchSeats(t *testing.T) {
 	}
 }
 
-// watchSeats is what watch prints of a semaphore in the course of a life.
-func watchSeats(t *testing.T, output string) string {
+// watchSemaphore is what watch prints of a semaphore in the course of a life.
+func watchSemaphore(t *testing.T, output string) string {
 	t.Helper()
 	var out leasetest.Log
 	leasetest.Bubble(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func watchSeats(t *testing.T, output string) string {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- a.watchSeats(ctx, target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry)
+			ended <- a.watchSemaphore(ctx, target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry)
 		}()
 		looks := 0
 		next := func() {
@@ -153,10 +153,10 @@ func watchSeats(t *testing.T, output string) string {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err = a.watchSeats(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != 0 {
+		if err = a.watchSemaphore(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != 0 {
 			t.Errorf("without a stdout it ends with %v after %v", err, time.Since(began))
 		}
-		if err = a.watchSeats(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, admin.Entry{Semaphore: &semaphore.Info{Size: 2}}); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != appearance {
+		if err = a.watchSemaphore(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, admin.Entry{Semaphore: &semaphore.Info{Size: 2}}); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != appearance {
 			t.Errorf("without a stdout for a change it ends with %v after %v", err, time.Since(began))
 		}
 		give(third)
@@ -257,7 +257,7 @@ func TestWatchGivenUp(t *testing.T) {
 			return err
 		},
 		"a semaphore": func(ctx context.Context, a *app, p target) error {
-			return a.watchSeats(ctx, p, admin.Entry{Semaphore: &semaphore.Info{}})
+			return a.watchSemaphore(ctx, p, admin.Entry{Semaphore: &semaphore.Info{}})
 		},
 		"a prefix": func(ctx context.Context, a *app, p target) error {
 			w := &prefixWatch{app: a, at: p, every: appearance, limit: 1, requests: new(atomic.Int64)}

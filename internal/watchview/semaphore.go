@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/semaphore"
 )
 
-// HoldersOf names those who hold seats of a semaphore, in a line; "": nobody does.
+// HoldersOf names those who hold slots of a semaphore, in a line; "": nobody does.
 func HoldersOf(i *semaphore.Info) string {
 	if len(i.Holders) == 0 {
 		return ""
@@ -21,11 +21,11 @@ func HoldersOf(i *semaphore.Info) string {
 	return text
 }
 
-// SeatChange is what happened to a semaphore between two looks; "" is nothing. Before is nil if there
-// was none. The kinds are those of [leasehold.ChangeKind]: elected, when a seat is taken after none was;
+// SemaphoreChange is what happened to a semaphore between two looks; "" is nothing. Before is nil if there
+// was none. The kinds are those of [leasehold.ChangeKind]: elected, when a slot is taken after none was;
 // resigned, when none is any more; expired, when a holder looks to be gone that did not; and "changed" when the
 // holders or those that wait are others.
-func SeatChange(before, after *semaphore.Info) string {
+func SemaphoreChange(before, after *semaphore.Info) string {
 	held := func(i *semaphore.Info) bool { return i != nil && len(i.Holders) > 0 }
 	switch {
 	case held(after) && !held(before):
@@ -36,17 +36,17 @@ func SeatChange(before, after *semaphore.Info) string {
 		return ""
 	case len(goneOf(after)) > len(goneOf(before)):
 		return leasehold.Expired.String()
-	case !sameSeats(before.Holders, after.Holders), !sameSeats(before.Waiters, after.Waiters):
+	case !sameEntries(before.Holders, after.Holders), !sameEntries(before.Waiters, after.Waiters):
 		return "changed"
 	}
 	return ""
 }
 
 // goneOf are the holders that look to be gone.
-func goneOf(i *semaphore.Info) []semaphore.Seat {
-	return slices.DeleteFunc(slices.Clone(i.Holders), func(s semaphore.Seat) bool { return !s.Abandoned })
+func goneOf(i *semaphore.Info) []semaphore.Entry {
+	return slices.DeleteFunc(slices.Clone(i.Holders), func(s semaphore.Entry) bool { return !s.Abandoned })
 }
 
-func sameSeats(a, b []semaphore.Seat) bool {
-	return slices.EqualFunc(a, b, func(a, b semaphore.Seat) bool { return a.ID == b.ID })
+func sameEntries(a, b []semaphore.Entry) bool {
+	return slices.EqualFunc(a, b, func(a, b semaphore.Entry) bool { return a.ID == b.ID })
 }
