@@ -2,28 +2,42 @@ package semaphore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"sync"
+	"sync/atomic"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
+// Ten workers share three licences of a solver, on however many machines they run.
 func Example() {
-	ctx, st := context.Background(), memstore.New() // or s3store.New, filestore.New
-	sem, err := semaphore.New(st, "licences/solver", 3, nil)
+	ctx, st := context.Background(), memstore.New() // or storeurl.Open(ctx, "s3://bucket/prefix")
+	licences, err := semaphore.New(st, "licences/solver", 3, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = sem.Do(ctx, 1, func(_ context.Context, lease *leasehold.Lease) error {
-		fmt.Println("a slot:", lease.Valid())
-		return nil
-	})
-	if err != nil {
-		log.Fatal(err)
+	var solving, most atomic.Int64
+	var workers sync.WaitGroup
+	errs := make([]error, 10)
+	for n := range errs {
+		workers.Go(func() {
+			errs[n] = licences.Do(ctx, 1, func(ctx context.Context, lease *leasehold.Lease) error {
+				most.Store(max(most.Load(), solving.Add(1))) // ctx ends before the slot is free for others
+				solving.Add(-1)
+				return nil
+			})
+		})
 	}
-	// Output: a slot: true
+	workers.Wait()
+	fmt.Println("at most three at a time:", most.Load() <= 3, errors.Join(errs...))
+	fmt.Println(licences.Close(ctx)) // when the service shuts down
+	// Output:
+	// at most three at a time: true <nil>
+	// <nil>
 }
 
 func ExampleRWLock() {
