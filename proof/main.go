@@ -54,6 +54,7 @@ var parts = []part{
 	general("./store/filestore", ""),
 	inProcessesOfItsOwn(survey("./internal/guardian", "")),
 	general(".", "", "./multilock"),
+	general("./detached", "", "."),
 	general("./multilock", "", "."),
 	{
 		name:  "simulation",
