@@ -518,7 +518,7 @@ func (internal) Known(l *Lock) (free bool, err error) {
 // Explain adds to an error about the lock what the user can do.
 func (internal) Explain(l *Lock, err error) error { return l.d.explain(err) }
 
-// Describe returns the Info for a record under this key.
+// Describe returns the Info for a record or a table under this key.
 func (internal) Describe(key string, s layout.Snapshot) Info { return describe(key, s) }
 
 // Options returns the lock's options, with defaults. Do not change them.

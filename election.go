@@ -76,8 +76,8 @@ type Election struct {
 	watchers int // calls that need the candidate to poll
 }
 
-// NewElection returns a candidate for the election stored in st under key. It sends nothing. It
-// fails if the key or an option is invalid; retrying does not help.
+// NewElection returns a candidate for the election stored in st under key. It sends nothing, and
+// fails if the key or an option is invalid.
 func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, error) {
 	var o ElectionOptions
 	if opts != nil {
@@ -505,8 +505,7 @@ func (o *observer) take() []Change {
 	return changes
 }
 
-// ChangeKind is what happened to a leadership between two polls of a candidate. Changes that
-// were undone between two polls do not appear.
+// ChangeKind is what happened to a leadership between two polls of a candidate.
 type ChangeKind int
 
 // The kinds of change.
@@ -563,8 +562,7 @@ type Status struct {
 	Questions int64     // to the leader as a peer
 }
 
-// Status returns the present status. It sends nothing and waits for no request, so a health
-// check may call it at any rate.
+// Status returns the present status. It sends nothing, so a health check may call it at any rate.
 func (e *Election) Status() Status {
 	d := &e.lock.d
 	d.Enter()

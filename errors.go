@@ -76,8 +76,8 @@ func (e *MovedError) Error() string {
 // Unwrap returns the error from reading the record.
 func (e *MovedError) Unwrap() error { return e.cause }
 
-// HeldError says who holds the lock, as last read: the lock may be free by now, and the holder
-// may have died, see [Info.Abandoned]. It matches [ErrHeld].
+// HeldError says who holds the lock or semaphore, as last read: it may be free by now, and the
+// holder may have died, see [Info.Abandoned]. It matches [ErrHeld].
 type HeldError struct {
 	Info Info
 
@@ -85,6 +85,9 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
+	if e.Info.Size > 0 {
+		return slotsTaken(e.Info)
+	}
 	text := fmt.Sprintf("the lock %s is held by %s (token %v)", e.Info.Key, e.Info.Holder, e.Info.Token)
 	if e.Info.Rest > 0 {
 		text = fmt.Sprintf("the lock %s rests for %v more, until %s, as %s has asked (token %v)", e.Info.Key,
@@ -98,6 +101,21 @@ func (e *HeldError) Error() string {
 	}
 	if e.advice != "" {
 		text += "; " + e.advice
+	}
+	return text
+}
+
+// slotsTaken says who holds the slots of a semaphore.
+func slotsTaken(i Info) string {
+	text := fmt.Sprintf("%d of %d slots of the semaphore %s are taken", i.Taken(), i.Size, i.Key)
+	if len(i.Holders) > 0 {
+		text += ", by " + i.Holders[0].Holder
+	}
+	if n := len(i.Holders); n > 1 {
+		text += fmt.Sprintf(" and %d more", n-1)
+	}
+	if n := len(i.Waiters); n > 0 {
+		text += fmt.Sprintf(", and %d wait", n)
 	}
 	return text
 }

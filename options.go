@@ -248,21 +248,41 @@ type Info struct {
 	// By the holder's wall clock.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
 
-	// Age is the time since the record was written, by the store's clock, or -1 if the
-	// store does not provide it.
+	// Age is the time since the record was written, by the store's clock; -1: unknown.
 	Age time.Duration
 
-	// Abandoned is a hint that the holder died: the record, or its session's, is older than
-	// its TTL and margin by the store's clock or, without one, by the wall clocks. The
-	// protocol does not rely on it: a waiting Acquire watches the record for a TTL. It is
-	// false if the session was not read, as for a Change.
+	// Abandoned is a hint that the holder died: the record, or its session's if that was
+	// read, is older than its TTL and margin. No takeover relies on it.
 	Abandoned bool
 
-	// Rest is how long the cooldown of a free lock will last: see [WithHoldAtLeast]. If the
-	// store has no clock, it is only a hint.
+	// Rest is how long the cooldown of a free lock will last: see [WithHoldAtLeast].
 	Rest time.Duration
 
 	Version store.Version
+
+	// Of a semaphore: Held means that a slot is taken, Token is of the last grant, and the
+	// fields about one holder are empty. Only package admin sets Age and Abandoned.
+	Size             int     // the number of slots; 0: it is a lock
+	Holders, Waiters []Entry // in order: the first waiter is the next
+}
+
+// An Entry is the slots of a semaphore that one caller holds or waits for.
+type Entry struct {
+	ID        string // of this caller and this acquisition
+	Holder    string
+	Session   string    // the key of its session
+	Weight    int       // the number of slots
+	Token     Token     // of a holder
+	Since     time.Time // of the grant or, for a waiter, of the request, by its wall clock
+	Abandoned bool      // as in Info, so only package admin sets it
+}
+
+// Taken returns how many slots of a semaphore are taken.
+func (i Info) Taken() (sum int) {
+	for _, h := range i.Holders {
+		sum += h.Weight
+	}
+	return sum
 }
 
 // layoutOf returns a record's layout.
@@ -291,12 +311,21 @@ func describe(key string, s layout.Snapshot) Info {
 	i.NoIfMatch = !r.Layout.IfMatch && (i.Layout == LayoutEpochs || i.Layout == LayoutMarker)
 	i.Abandoned = s.Abandoned(time.Now()) // under a session: see judged
 	i.Rest = s.Rest(time.Now())
+	if t := s.Table; t != nil {
+		i.Size, i.Holders, i.Waiters = int(t.Size), entriesOf(t.Holders), entriesOf(t.Waiters)
+	}
 	return i
 }
 
-// A Layout is the way a lock is stored. All candidates for a lock must use the same one.
-// Candidates with another layout do not take the lock over, except that an object and epochs
-// under one key are two locks. docs/choosing.md compares them.
+func entriesOf(all []record.Entry) (entries []Entry) {
+	for _, e := range all {
+		entries = append(entries, Entry{ID: e.ID, Holder: e.Holder, Session: e.Session, Weight: int(e.Weight), Token: Token(e.Token), Since: e.Since})
+	}
+	return entries
+}
+
+// A Layout is the way a lock is stored. All candidates for a lock must use the same one: see
+// docs/choosing.md.
 type Layout string
 
 const (

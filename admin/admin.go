@@ -20,8 +20,6 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/semaphore"
-	"github.com/leasehold/leasehold/store"
 )
 
 // LayoutTable is the layout of a semaphore in an [Entry]. No lock has it.
@@ -29,11 +27,7 @@ const LayoutTable leasehold.Layout = record.LayoutTable
 
 // An Entry is a lock or a semaphore.
 type Entry struct {
-	// Info describes the lock. For a semaphore, only these are set: Key, Layout, Exists, Age
-	// and Version; Held if a slot is taken; Token of the last grant; and Abandoned if all its
-	// holders seem to be dead.
 	leasehold.Info
-	Semaphore *semaphore.Info // nil for a lock
 
 	// Past has the lock's previous leases, newest first, from its own record: at most 16, and
 	// none for a marker. [History] may return more.
@@ -45,11 +39,6 @@ func entryOf(key string, s layout.Snapshot) Entry {
 	e := Entry{Info: leasehold.Internal.Describe(key, s)}
 	for _, t := range s.Past() {
 		e.Past = append(e.Past, termOf(key, t))
-	}
-	if s.Table != nil {
-		info := semaphore.Internal.Describe(key, *s.Table)
-		info.Version = store.Version(s.Version)
-		e.Semaphore = &info
 	}
 	return e
 }

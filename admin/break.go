@@ -9,7 +9,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/candidate"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
@@ -106,7 +105,7 @@ func BreakHolder(ctx context.Context, st store.Store, key string, token leasehol
 			return Entry{}, fmt.Errorf("the semaphore %v: %w", at, err)
 		}
 		i := slices.IndexFunc(s.Table.Holders, func(h record.Entry) bool { return leasehold.Token(h.Token) == token })
-		seen := tableEntry(key, s.Table, s.Version)
+		seen := entryOf(key, layout.SnapshotOf(s.Table, s.Version))
 		switch {
 		case i < 0 && over == "" && len(s.Table.Holders) > 0:
 			return seen, fmt.Errorf("the semaphore %v: %w: no holder has %d", at, ErrTokenChanged, token)
@@ -122,16 +121,11 @@ func BreakHolder(ctx context.Context, st store.Store, key string, token leasehol
 		v, err := at.Write(ctx, queue.Write{Table: next, Expect: s.Version})
 		switch {
 		case err == nil:
-			return tableEntry(key, next, v), nil
+			return entryOf(key, layout.SnapshotOf(next, v)), nil
 		case try == 3:
 			return seen, fmt.Errorf("the session of that holder was ended, but the slots in %v are its own until somebody waits for them, try again: %w", at, err)
 		}
 	}
-}
-
-// tableEntry returns the entry for a table that was read or written.
-func tableEntry(key string, t record.Table, v protocol.Version) Entry {
-	return entryOf(key, layout.Snapshot{Record: layout.RecordOf(t), Version: v, Table: &t})
 }
 
 // broken returns the write that frees s.

@@ -397,10 +397,7 @@ func (u *user) end(t *testing.T, leases ...*leasehold.Lease) {
 
 // entriesOf names the holders and the waiters, in order, each that looks to be gone with a mark.
 func entriesOf(e admin.Entry) (holders, waiters []string) {
-	if e.Semaphore == nil {
-		return nil, nil
-	}
-	names := func(entries []semaphore.Entry) (all []string) {
+	names := func(entries []leasehold.Entry) (all []string) {
 		for _, s := range entries {
 			text := fmt.Sprintf("%s %d", s.Holder, s.Weight)
 			if s.Abandoned {
@@ -410,7 +407,7 @@ func entriesOf(e admin.Entry) (holders, waiters []string) {
 		}
 		return all
 	}
-	return names(e.Semaphore.Holders), names(e.Semaphore.Waiters)
+	return names(e.Holders), names(e.Waiters)
 }
 
 // A semaphore is found as one, by Inspect and by List, with who holds slots, who waits, and who of them
@@ -422,10 +419,10 @@ func TestSemaphores(t *testing.T) {
 		check := func(held, abandoned bool, holders, waiters []string) {
 			t.Helper()
 			e, err := admin.Inspect(t.Context(), st, "jobs/s")
-			if err != nil || e.Semaphore == nil || e.Layout != admin.LayoutTable || e.Semaphore.Size != 3 {
+			if err != nil || e.Layout != admin.LayoutTable || e.Size != 3 {
 				t.Fatalf("it is said %+v, %v", e, err)
 			}
-			if !e.Exists || e.Held != held || e.Abandoned != abandoned || e.Token != e.Semaphore.Token || e.Version == "" || e.Version != e.Semaphore.Version {
+			if !e.Exists || e.Held != held || e.Abandoned != abandoned || e.Token == leasehold.NoToken || e.Version == "" {
 				t.Errorf("it is said %+v", e)
 			}
 			if h, w := entriesOf(e); !slices.Equal(h, holders) || !slices.Equal(w, waiters) {
@@ -495,7 +492,7 @@ func TestBreakHolder(t *testing.T) {
 			waited <- l
 		}()
 		time.Sleep(time.Second)
-		if e, err := admin.BreakHolder(t.Context(), st, "jobs/s", other.Token()+1); !errors.Is(err, admin.ErrTokenChanged) || e.Semaphore == nil || len(e.Semaphore.Holders) != 3 {
+		if e, err := admin.BreakHolder(t.Context(), st, "jobs/s", other.Token()+1); !errors.Is(err, admin.ErrTokenChanged) || e.Size == 0 || len(e.Holders) != 3 {
 			t.Errorf("of another token: %+v, %v", e, err)
 		}
 		a.net.Partition(true) // a does not know, until its session has run out
@@ -510,7 +507,7 @@ func TestBreakHolder(t *testing.T) {
 		if spent != (requests{get: 2, put: 2}) {
 			t.Errorf("it took %+v", spent)
 		}
-		if o, err := st.Get(t.Context(), "jobs/s", ""); err != nil || !e.Exists || e.Version != o.Version || e.Semaphore.Version != o.Version {
+		if o, err := st.Get(t.Context(), "jobs/s", ""); err != nil || !e.Exists || e.Version != o.Version {
 			t.Errorf("it returns %+v, and there is %v, %v", e, o, err)
 		}
 		l := <-waited

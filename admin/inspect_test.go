@@ -27,8 +27,8 @@ func inspected(t *testing.T, st *faultstore.Store, key string) (info leasehold.I
 	t.Helper()
 	spent = cost(st, func() {
 		e, err := admin.Inspect(t.Context(), st, key)
-		if err != nil || e.Semaphore != nil {
-			t.Fatal(e.Semaphore, err)
+		if err != nil || e.Size != 0 {
+			t.Fatal(e.Size, err)
 		}
 		info = e.Info
 	})
@@ -233,11 +233,11 @@ func TestInspectManyEntries(t *testing.T) {
 		plant(t, st, "s", string(body))
 		var e admin.Entry
 		spent := cost(st, func() { e, err = admin.Inspect(t.Context(), st, "s") })
-		if err != nil || e.Semaphore == nil || len(e.Semaphore.Holders) != n || !e.Abandoned || spent != (requests{get: 2, list: 1}) {
+		if err != nil || e.Size == 0 || len(e.Holders) != n || !e.Abandoned || spent != (requests{get: 2, list: 1}) {
 			t.Errorf("for %v: %+v, %v", spent, e, err)
 		}
 		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Key: "jobs/over"})
-		if e, err = admin.Inspect(t.Context(), st, "s"); !errors.Is(err, store.ErrDenied) || e.Semaphore == nil {
+		if e, err = admin.Inspect(t.Context(), st, "s"); !errors.Is(err, store.ErrDenied) || e.Size == 0 {
 			t.Errorf("nobody knows whether they go on: %+v, %v", e, err)
 		}
 	})

@@ -12,7 +12,6 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -76,9 +75,9 @@ func (v *verdicts) gone(ctx context.Context, session, key string) (bool, error) 
 // judged completes a lock, or each entry of a semaphore, with the state of its holder's session.
 func (v *verdicts) judged(ctx context.Context, e Entry) (_ Entry, err error) {
 	switch {
-	case e.Semaphore != nil:
-		err = cmp.Or(v.judgeEntries(ctx, e.Key, e.Semaphore.Holders), v.judgeEntries(ctx, e.Key, e.Semaphore.Waiters))
-		e.Abandoned = e.Held && !slices.ContainsFunc(e.Semaphore.Holders, func(s semaphore.Entry) bool { return !s.Abandoned })
+	case e.Size > 0:
+		err = cmp.Or(v.judgeEntries(ctx, e.Key, e.Holders), v.judgeEntries(ctx, e.Key, e.Waiters))
+		e.Abandoned = e.Held && !slices.ContainsFunc(e.Holders, func(s leasehold.Entry) bool { return !s.Abandoned })
 	case e.Held && e.Session != "":
 		e.Abandoned, err = v.gone(ctx, e.Session, e.Key)
 	}
@@ -86,7 +85,7 @@ func (v *verdicts) judged(ctx context.Context, e Entry) (_ Entry, err error) {
 }
 
 // judgeEntries reads the sessions of entries, several at a time.
-func (v *verdicts) judgeEntries(ctx context.Context, key string, entries []semaphore.Entry) error {
+func (v *verdicts) judgeEntries(ctx context.Context, key string, entries []leasehold.Entry) error {
 	errs := make([]error, len(entries))
 	var all sync.WaitGroup
 	for i := range entries {

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/protocol/queue"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/store"
 )
@@ -195,7 +196,7 @@ func (d *driver) report(action protocol.Action) {
 		c.trace.Done(a.Token, d.reaped, nil)
 		c.answer(result{lease: c.lease})
 	case queue.Full:
-		d.callers[a.Caller].answer(result{err: &HeldError{infoOf(d.key, a.Table)}})
+		d.callers[a.Caller].answer(result{err: d.held(a.Table)})
 		d.forget(a.Caller)
 	case queue.Refused:
 		d.refused(a)
@@ -204,7 +205,7 @@ func (d *driver) report(action protocol.Action) {
 	case queue.Vacated:
 		d.vacated(a)
 	case queue.Queued:
-		d.callers[a.Caller].trace.Waits(&HeldError{infoOf(d.key, a.Table)}, false, a.Ahead)
+		d.callers[a.Caller].trace.Waits(d.held(a.Table), false, a.Ahead)
 	case queue.Tell:
 		d.tell(a)
 	case protocol.Troubled:
@@ -328,7 +329,7 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 	case errors.Is(r.err, protocol.ErrCancelled):
 		return nil, d.heldError(ctx.Err())
 	}
-	if held, is := errors.AsType[*HeldError](r.err); is {
+	if held, is := errors.AsType[*leasehold.HeldError](r.err); is {
 		return nil, held
 	}
 	return nil, d.explain(r.err)
@@ -342,12 +343,17 @@ func (d *driver) work(ctx context.Context, l *leasehold.Lease, f func(ctx contex
 	})
 }
 
+// held returns the error that names the holders of the slots.
+func (d *driver) held(t record.Table) error {
+	return &leasehold.HeldError{Info: describe(d.key, t, "")}
+}
+
 // heldError says why an acquisition ended and, if known, who holds the slots.
 func (d *driver) heldError(cause error) error {
 	var held error
 	d.Locked(func() {
 		if t, _ := d.Machine().Shown(); len(t.Holders) > 0 {
-			held = &HeldError{infoOf(d.key, t)}
+			held = d.held(t)
 		}
 		if trouble := d.Machine().Trouble(); trouble != nil {
 			cause = fmt.Errorf("%w; the semaphore %v was not acquired, since the store fails: %w", cause, d.at(), trouble)
@@ -446,7 +452,7 @@ func (d *driver) full(ctx context.Context, weight int64) error {
 	if fits {
 		return nil
 	}
-	return &HeldError{infoOf(d.key, shown.Table)}
+	return d.held(shown.Table)
 }
 
 // sessionTrace returns the Trace of a session that is begun here. Its trouble is that of the

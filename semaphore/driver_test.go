@@ -746,7 +746,7 @@ func TestExisting(t *testing.T) {
 			}
 			says(t, "absent", err, "the semaphore mem:///slots is to exist already, and does not")
 		}
-		if info, err := s.Inspect(t.Context()); err != nil || info.Exists || info.Key != "slots" {
+		if info, err := s.Inspect(t.Context()); err != nil || info.Exists || info.Key != "slots" || info.Age != -1 {
 			t.Errorf("it looks like %+v, %v", info, err)
 		}
 		time.Sleep(time.Millisecond)
@@ -853,8 +853,8 @@ func TestWaiting(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		var places []locktrace.Waiting
-		holding := func(i int) semaphore.Info {
-			held, _ := errors.AsType[*semaphore.HeldError](places[i].Held)
+		holding := func(i int) leasehold.Info {
+			held, _ := errors.AsType[*leasehold.HeldError](places[i].Held)
 			return held.Info
 		}
 		a, b, c := newSemaphore(t, st, 1, &semaphore.Options{Holder: "a"}), newSemaphore(t, st, 1, &semaphore.Options{Holder: "b"}),

@@ -40,7 +40,7 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *leaseh
 }
 
 // Inspect reads the lock without taking part in it: see [Semaphore.Inspect].
-func (l *Lock) Inspect(ctx context.Context) (Info, error) { return l.s.Inspect(ctx) }
+func (l *Lock) Inspect(ctx context.Context) (leasehold.Info, error) { return l.s.Inspect(ctx) }
 
 // Changed takes a notification from another process: see [Semaphore.Changed].
 func (l *Lock) Changed(version store.Version) { l.s.Changed(version) }
@@ -104,7 +104,7 @@ func (l *RWLock) RDo(ctx context.Context, f func(ctx context.Context, lease *lea
 
 // Inspect reads the lock without taking part in it: see [Semaphore.Inspect]. Its size, and
 // the weight of a writer, is [RWSize].
-func (l *RWLock) Inspect(ctx context.Context) (Info, error) { return l.s.Inspect(ctx) }
+func (l *RWLock) Inspect(ctx context.Context) (leasehold.Info, error) { return l.s.Inspect(ctx) }
 
 // Changed takes a notification from another process: see [Semaphore.Changed].
 func (l *RWLock) Changed(version store.Version) { l.s.Changed(version) }

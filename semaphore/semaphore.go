@@ -169,9 +169,9 @@ func (s *Semaphore) Acquire(ctx context.Context, weight int, opts ...leasehold.A
 }
 
 // TryAcquire acquires slots of that weight if they are free and there is no queue.
-// Otherwise it returns a [*HeldError], which matches [leasehold.ErrHeld]. Without a
-// session, this costs one read, and no session is begun. If the store fails three times in
-// a row, or does not answer for a TTL, TryAcquire fails with the last reason.
+// Otherwise it returns a [*leasehold.HeldError]. Without a session, this costs one read, and
+// no session is begun. If the store fails three times in a row, or does not answer for a
+// TTL, TryAcquire fails with the last reason.
 //
 // TryAcquire does not watch holders. Only waiters free the slots of a dead holder, so they
 // stay taken if all callers use TryAcquire.
@@ -196,18 +196,16 @@ func (s *Semaphore) Do(ctx context.Context, weight int, f func(ctx context.Conte
 
 // Inspect reads the semaphore without taking part in it. It costs one read. If the
 // semaphore does not exist, Inspect returns an Info that says so, not an error.
-func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
+func (s *Semaphore) Inspect(ctx context.Context) (leasehold.Info, error) {
 	shown, err := s.d.at().Look(ctx, "")
 	switch {
 	case errors.Is(err, store.ErrNotExist):
-		return Info{Key: s.d.key}, nil
+		return leasehold.Info{Key: s.d.key, Age: -1}, nil
 	case err != nil:
-		return Info{}, s.d.explain(err)
+		return leasehold.Info{}, s.d.explain(err)
 	}
 	s.d.Tell(queue.TokenSighted{Token: shown.Table.Token})
-	info := infoOf(s.d.key, shown.Table)
-	info.Version = store.Version(shown.Version)
-	return info, nil
+	return describe(s.d.key, shown.Table, shown.Version), nil
 }
 
 // Changed takes a notification from another process that the object has changed to this
@@ -236,55 +234,6 @@ func (s *Semaphore) Changed(version store.Version) {
 // session a TTL after the last use. You can use the semaphore again after Close.
 func (s *Semaphore) Close(ctx context.Context) error { return s.d.close(ctx) }
 
-// Info is the content of a semaphore's object when it was read. It is a snapshot and may be
-// outdated: decide by a [leasehold.Lease].
-type Info struct {
-	Key     string
-	Exists  bool // if false, the rest is zero
-	Size    int
-	Token   leasehold.Token // of the last grant
-	Holders []Entry
-	Waiters []Entry // in order: the first is the next
-	Version store.Version
-}
-
-// An Entry is the slots of a semaphore that one caller holds or waits for.
-type Entry struct {
-	ID      string // of this caller and this acquisition
-	Holder  string
-	Session string // the key of its session's object
-	Weight  int
-	Token   leasehold.Token // of a holder
-	// Since is the time of the grant or, for a waiter, of the request, by the wall clock of its
-	// writer.
-	Since time.Time
-	// Abandoned is a hint that the holder is dead, because its session has ended or is
-	// silent. Finding out takes a read of the session, so only admin.Inspect and admin.List
-	// set it.
-	Abandoned bool
-}
-
-// Taken returns the holders' total weight.
-func (i Info) Taken() (sum int) {
-	for _, h := range i.Holders {
-		sum += h.Weight
-	}
-	return sum
-}
-
-func infoOf(key string, t record.Table) Info {
-	entries := func(of []record.Entry) (all []Entry) {
-		for _, s := range of {
-			all = append(all, Entry{
-				ID: s.ID, Holder: s.Holder, Session: s.Session, Weight: int(s.Weight),
-				Token: leasehold.Token(s.Token), Since: s.Since,
-			})
-		}
-		return all
-	}
-	return Info{Key: key, Exists: true, Size: int(t.Size), Token: leasehold.Token(t.Token), Holders: entries(t.Holders), Waiters: entries(t.Waiters)}
-}
-
 // Errors of this package, besides those of package leasehold.
 var (
 	// ErrSize: the object has another size than this process expects. Configure the same size in
@@ -294,35 +243,9 @@ var (
 	ErrFull = record.ErrTableFull
 )
 
-// HeldError names the holders of the slots. It matches [leasehold.ErrHeld]. Its Info is
-// from the last read.
-type HeldError struct{ Info Info }
-
-func (e *HeldError) Error() string {
-	i := e.Info
-	text := fmt.Sprintf("%d of %d slots of the semaphore %s are taken", i.Taken(), i.Size, i.Key)
-	if len(i.Holders) > 0 {
-		text += fmt.Sprintf(", by %s", i.Holders[0].Holder)
-	}
-	if n := len(i.Holders); n > 1 {
-		text += fmt.Sprintf(" and %d more", n-1)
-	}
-	if n := len(i.Waiters); n > 0 {
-		text += fmt.Sprintf(", and %d wait", n)
-	}
-	return text
+// describe returns the Info for a table under this key.
+func describe(key string, t record.Table, v protocol.Version) leasehold.Info {
+	return leasehold.Internal.Describe(key, layout.SnapshotOf(t, v))
 }
-
-// Is reports whether target is leasehold.ErrHeld.
-func (e *HeldError) Is(target error) bool { return target == leasehold.ErrHeld }
-
-// Internal is for package admin. Programs cannot name the types that its methods use, and the methods
-// may change in any version.
-var Internal internal
-
-type internal struct{}
-
-// Describe returns the Info for a table under this key.
-func (internal) Describe(key string, t record.Table) Info { return infoOf(key, t) }
 
 func (d *driver) at() layout.Table { return layout.Table{Store: d.st, Key: d.key} }

@@ -280,7 +280,7 @@ func TestTry(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = b.TryAcquire(t.Context(), 1)
-		var who *semaphore.HeldError
+		var who *leasehold.HeldError
 		if !errors.Is(err, leasehold.ErrHeld) || !errors.As(err, &who) || who.Info.Holders[0].Holder != "a" || len(who.Info.Waiters) != 0 {
 			t.Errorf("tried: %v", err)
 		}
@@ -878,7 +878,7 @@ func TestShown(t *testing.T) {
 			host = "unknown"
 		}
 		info, err := s.Inspect(t.Context())
-		if err != nil || len(info.Holders) != 1 || info.Key != "slots" || !info.Exists || info.Size != semaphore.MaxSize || info.Token != l.Token() || info.Version == "" {
+		if err != nil || len(info.Holders) != 1 || info.Key != "slots" || info.Layout != "table" || !info.Exists || !info.Held || info.Size != semaphore.MaxSize || info.Token != l.Token() || info.Version == "" {
 			t.Fatalf("it looks like %+v, %v", info, err)
 		}
 		h := info.Holders[0]

@@ -65,11 +65,11 @@ func end(err error) string {
 }
 
 // firstOf is the first of the holders that an error names.
-func firstOf(held error) semaphore.Entry {
-	if h, ok := errors.AsType[*semaphore.HeldError](held); ok && len(h.Info.Holders) > 0 {
+func firstOf(held error) leasehold.Entry {
+	if h, ok := errors.AsType[*leasehold.HeldError](held); ok && len(h.Info.Holders) > 0 {
 		return h.Info.Holders[0]
 	}
-	return semaphore.Entry{}
+	return leasehold.Entry{}
 }
 
 func (d *diary) options(holder string) *semaphore.Options {

@@ -11,7 +11,6 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/lockjson"
-	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -82,20 +81,20 @@ func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Toke
 	case !e.Exists:
 		return Broken{}, refuse(wordUnknown, "there is no such lock")
 	case ours:
-		return Broken{true, lockjson.DescribeEntry(url, "", e)}, nil
+		return Broken{true, lockjson.Describe(url, "", e.Info)}, nil
 	case s.isOurs(e, token):
 		return Broken{}, refuse(wordStore, "the lease is over, and its release is under way: ask again")
 	}
 	holder, held := holderOf(e, token)
 	after := e
-	if e.Semaphore != nil {
+	if e.Size > 0 {
 		after, err = admin.BreakHolder(ctx, st, at, token)
 	} else {
 		after.Info, err = s.breakThrough(ctx, st, e.Info, token)
 	}
 	switch {
 	case errors.Is(err, admin.ErrTokenChanged) && after.Held:
-		report := lockjson.DescribeEntry(url, "", after)
+		report := lockjson.Describe(url, "", after.Info)
 		return Broken{}, &refusal{wordHeld, oneLine(err), &report}
 	case errors.Is(err, admin.ErrTokenChanged): // it was freed meanwhile, by another process
 		held = false
@@ -107,7 +106,7 @@ func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Toke
 	if held {
 		s.broke(url, holder, token)
 	}
-	return Broken{held, lockjson.DescribeEntry(url, "", after)}, nil
+	return Broken{held, lockjson.Describe(url, "", after.Info)}, nil
 }
 
 func (s *Server) broke(url, holder string, token leasehold.Token) {
@@ -136,10 +135,10 @@ func (s *Server) breakThrough(ctx context.Context, st store.Store, i leasehold.I
 
 // holderOf returns the holder of a lock, or of a semaphore's slots, with that token.
 func holderOf(e admin.Entry, token leasehold.Token) (string, bool) {
-	if e.Semaphore == nil {
+	if e.Size == 0 {
 		return e.Holder, e.Held && e.Token == token
 	}
-	for _, h := range e.Semaphore.Holders {
+	for _, h := range e.Holders {
 		if h.Token == token {
 			return h.Holder, true
 		}
@@ -180,8 +179,8 @@ func (s *Server) isOurs(e admin.Entry, token leasehold.Token) bool {
 		return false
 	}
 	session := s.current.session.Key()
-	if e.Semaphore == nil {
+	if e.Size == 0 {
 		return e.Held && e.Token == token && e.Session == session
 	}
-	return slices.ContainsFunc(e.Semaphore.Holders, func(h semaphore.Entry) bool { return h.Token == token && h.Session == session })
+	return slices.ContainsFunc(e.Holders, func(h leasehold.Entry) bool { return h.Token == token && h.Session == session })
 }

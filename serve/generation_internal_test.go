@@ -8,7 +8,6 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
-	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -47,7 +46,7 @@ func TestIsOurs(t *testing.T) {
 			return admin.Entry{Info: leasehold.Info{Held: held, Token: token, Session: session, Holder: "me"}}
 		}
 		entry := func(token leasehold.Token, session string) admin.Entry {
-			return admin.Entry{Semaphore: &semaphore.Info{Holders: []semaphore.Entry{{Token: 3, Session: "other", Holder: "first"}, {Token: token, Session: session, Holder: "me"}}}}
+			return admin.Entry{Info: leasehold.Info{Size: 2, Holders: []leasehold.Entry{{Token: 3, Session: "other", Holder: "first"}, {Token: token, Session: session, Holder: "me"}}}}
 		}
 		if s.isOurs(lock(true, 7, ""), 7) {
 			t.Error("a lock is its own, and there is no session")

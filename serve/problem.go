@@ -205,13 +205,6 @@ func (s *Server) heldBy(key string, err error) *Report {
 		r := lockjson.Describe(url, "", e.Info)
 		return &r
 	}
-	if e, is := errors.AsType[*semaphore.HeldError](err); is {
-		i := e.Info
-		r := lockjson.DescribeEntry(url, "", admin.Entry{Semaphore: &i, Info: leasehold.Info{
-			Key: i.Key, Layout: admin.LayoutTable, Exists: true, Held: len(i.Holders) > 0, Token: i.Token, Age: -1, Version: i.Version,
-		}})
-		return &r
-	}
 	if errors.Is(err, leasehold.ErrHeld) {
 		return &Report{Lock: url, State: "held"}
 	}

@@ -25,7 +25,8 @@ func TestRefusalOf(t *testing.T) {
 	}
 	wrap := func(err error) error { return fmt.Errorf("wrapped:\r\n %w", err) }
 	held := &leasehold.HeldError{Info: leasehold.Info{Key: "p/k", Exists: true, Held: true, Holder: "me", Token: 7, Age: -1, TTL: time.Second, Layout: leasehold.LayoutObject}}
-	taken := &semaphore.HeldError{Info: semaphore.Info{Key: "p/k", Size: 2, Token: 9, Version: "v", Holders: []semaphore.Entry{{Holder: "me", Weight: 2, Token: 9, Session: "x"}}}}
+	taken := &leasehold.HeldError{Info: leasehold.Info{Key: "p/k", Layout: admin.LayoutTable, Exists: true, Held: true, Age: -1, Size: 2, Token: 9, Version: "v", Holders: []leasehold.Entry{{Holder: "me", Weight: 2, Token: 9, Session: "x"}}}}
+	empty := &leasehold.HeldError{Info: leasehold.Info{Key: "p/k", Layout: admin.LayoutTable, Exists: true, Age: -1, Size: 2}}
 	const heldReport = `{"lock":"url:p/k","state":"held","holder":"me","token":7,"ttl_ms":1000,"abandoned":false}`
 	for _, tc := range []struct {
 		key  string
@@ -45,7 +46,7 @@ func TestRefusalOf(t *testing.T) {
 				`"semaphore":{"size":2,"taken":2,"holders":[{"holder":"me","weight":2,"token":9,"session":"x","abandoned":false}],"waiters":[]}}`,
 		},
 		{
-			"k", &semaphore.HeldError{Info: semaphore.Info{Key: "p/k", Size: 2}}, "held: " + oneLine(&semaphore.HeldError{Info: semaphore.Info{Key: "p/k", Size: 2}}),
+			"k", empty, "held: " + oneLine(empty),
 			`{"lock":"url:p/k","state":"free","layout":"table","abandoned":false,"semaphore":{"size":2,"taken":0,"holders":[],"waiters":[]}}`,
 		},
 		{"k", wrap(leasehold.ErrHeld), "held: wrapped:; " + oneLine(leasehold.ErrHeld), `{"lock":"url:p/k","state":"held","abandoned":false}`},

@@ -165,12 +165,12 @@ type Problem struct {
 func (s *Server) objectOf(e admin.Entry, foreign error) Object {
 	key := s.outside(e.Key)
 	url := s.opts.URL(e.Key)
-	o := Object{Key: key, Kind: kindOf(e, foreign), Report: lockjson.DescribeEntry(url, "", e)}
+	o := Object{Key: key, Kind: kindOf(e, foreign), Report: lockjson.Describe(url, "", e.Info)}
 	if foreign != nil {
 		o.State, o.Error, o.TTL = lockjson.StateOfForeign(foreign), oneLine(foreign), 0
 	}
 	i := e.Info
-	if i.Held && i.Session == "" && i.TTL > 0 && i.Age >= 0 && e.Semaphore == nil {
+	if i.Held && i.Session == "" && i.TTL > 0 && i.Age >= 0 {
 		left := (i.TTL - i.Age).Milliseconds()
 		o.Left = &left
 	}
@@ -196,11 +196,11 @@ func kindOf(e admin.Entry, foreign error) Kind {
 		return KindMoved
 	case foreign != nil:
 		return KindForeign
-	case e.Semaphore != nil && e.Semaphore.Size == 1:
+	case e.Size == 1:
 		return KindFairLock
-	case e.Semaphore != nil && e.Semaphore.Size == semaphore.RWSize:
+	case e.Size == semaphore.RWSize:
 		return KindRWLock
-	case e.Semaphore != nil:
+	case e.Size > 0:
 		return KindSemaphore
 	case e.Layout == admin.LayoutSession:
 		return KindSession
@@ -214,7 +214,7 @@ func kindOf(e admin.Entry, foreign error) Kind {
 
 // rowOf returns an object in the form that watchview.Diff compares.
 func rowOf(e admin.Entry, foreign error) watchview.Row {
-	r := watchview.Row{Info: e.Info, Semaphore: e.Semaphore}
+	r := watchview.Row{Info: e.Info}
 	if foreign != nil {
 		r.Foreign = oneLine(foreign)
 	}

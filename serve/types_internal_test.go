@@ -30,7 +30,7 @@ func TestObjectOf(t *testing.T) {
 		return i
 	}
 	slots := func(size int) admin.Entry {
-		return admin.Entry{Info: with(func(i *leasehold.Info) { i.Key = "p/slots" }), Semaphore: &semaphore.Info{Size: size}}
+		return admin.Entry{Info: with(func(i *leasehold.Info) { i.Key, i.TTL, i.Size = "p/slots", 0, size })}
 	}
 	layout := func(l leasehold.Layout) admin.Entry {
 		return admin.Entry{Info: with(func(i *leasehold.Info) { i.Layout = l })}
@@ -49,9 +49,9 @@ func TestObjectOf(t *testing.T) {
 		"free":                 {admin.Entry{Info: with(func(i *leasehold.Info) { i.Held = false })}, nil, `k lock free none 0 0 15000 null ""`},
 		"campaigned for":       {admin.Entry{Info: with(func(i *leasehold.Info) { i.Key = "p/voted" })}, nil, `voted election held 10000 1 0 15000 null ""`},
 		"waited for":           {admin.Entry{Info: with(func(i *leasehold.Info) { i.Key = "p/wanted" })}, nil, `wanted lock held 10000 2 3 15000 null ""`},
-		"a semaphore":          {slots(3), nil, `slots semaphore held none 1 0 15000 null ""`},
-		"a fair lock":          {slots(1), nil, `slots fair_lock held none 1 0 15000 null ""`},
-		"a reader/writer lock": {slots(semaphore.RWSize), nil, `slots rw_lock held none 1 0 15000 null ""`},
+		"a semaphore":          {slots(3), nil, `slots semaphore held none 1 0 0 null ""`},
+		"a fair lock":          {slots(1), nil, `slots fair_lock held none 1 0 0 null ""`},
+		"a reader/writer lock": {slots(semaphore.RWSize), nil, `slots rw_lock held none 1 0 0 null ""`},
 		"a session":            {layout(admin.LayoutSession), nil, `k session held 10000 0 0 15000 null ""`},
 		"epochs":               {layout(leasehold.LayoutEpochs), nil, `k epochs held 10000 0 0 15000 null ""`},
 		"a marker":             {layout(leasehold.LayoutMarker), nil, `k marker held 10000 0 0 15000 null ""`},

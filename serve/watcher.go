@@ -543,7 +543,7 @@ func (w *watcher) history(ctx context.Context, key string) ([]Term, error) {
 		return nil, err
 	case !e.Exists:
 		return nil, refuse(wordUnknown, "there is no such lock")
-	case e.Semaphore != nil:
+	case e.Size > 0:
 		return nil, refuse(wordForeign, "it is a semaphore, which keeps no history")
 	}
 	lock, err := leasehold.NewLock(w.looks, w.s.inside(key), &leasehold.LockOptions{Layout: e.Layout, NoIfMatch: e.NoIfMatch})

@@ -117,7 +117,7 @@ func (r *members) read(ctx context.Context, entries []store.Entry) error {
 					errs[i] = err
 					break
 				}
-				if found.Semaphore != nil {
+				if found.Size > 0 {
 					err = leasehold.ErrForeignObject
 				}
 				r.enter(ctx, found.Info, err)

@@ -13,7 +13,6 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/locktrace"
 	"github.com/leasehold/leasehold/metrics"
-	"github.com/leasehold/leasehold/semaphore"
 )
 
 // The names of the spans.
@@ -99,13 +98,14 @@ func (s *spans) waiting(ctx context.Context, e locktrace.Waiting) {
 
 // first returns the name and token of the first holder that an error names.
 func first(held error) (holder string, token int64) {
-	if h, ok := errors.AsType[*leasehold.HeldError](held); ok {
-		return h.Info.Holder, int64(h.Info.Token)
-	}
-	if h, ok := errors.AsType[*semaphore.HeldError](held); ok && len(h.Info.Holders) > 0 {
+	h, ok := errors.AsType[*leasehold.HeldError](held)
+	switch {
+	case !ok || h.Info.Size > 0 && len(h.Info.Holders) == 0:
+		return "", 0
+	case len(h.Info.Holders) > 0:
 		return h.Info.Holders[0].Holder, int64(h.Info.Holders[0].Token)
 	}
-	return "", 0
+	return h.Info.Holder, int64(h.Info.Token)
 }
 
 func (s *spans) acquireDone(ctx context.Context, e locktrace.AcquireDone) {

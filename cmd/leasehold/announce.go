@@ -9,7 +9,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/guardian"
-	"github.com/leasehold/leasehold/semaphore"
 )
 
 // happened says what happened to a lease, or under it.
@@ -75,10 +74,7 @@ func (c *electCmd) again(level slog.Level, pause time.Duration, cause string, fo
 func failure(end *exit, message string) event {
 	e := event{Event: eventFailed, Message: message, ExitCode: &end.code, Docs: explained(end)}
 	if held, ok := errors.AsType[*leasehold.HeldError](end.err); ok {
-		e.party = party{Holder: held.Info.Holder, Token: held.Info.Token}
-	}
-	if held, ok := errors.AsType[*semaphore.HeldError](end.err); ok && len(held.Info.Holders) > 0 {
-		e.party = party{Holder: held.Info.Holders[0].Holder, Token: held.Info.Holders[0].Token}
+		e.party = firstOf(held.Info)
 	}
 	return e
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/guardian"
-	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -160,7 +159,7 @@ func TestHoldingIsFit(t *testing.T) {
 func TestFailureAsEvent(t *testing.T) {
 	t.Parallel()
 	busy := &leasehold.HeldError{Info: leasehold.Info{Held: true, Holder: "a", Token: 5}}
-	slots := &semaphore.HeldError{Info: semaphore.Info{Size: 2, Holders: []semaphore.Entry{{Holder: "b", Token: 6}, {Holder: "c", Token: 7}}}}
+	slots := &leasehold.HeldError{Info: leasehold.Info{Size: 2, Holders: []leasehold.Entry{{Holder: "b", Token: 6}, {Holder: "c", Token: 7}}}}
 	for _, tt := range []struct {
 		end  exit
 		docs bool
@@ -169,8 +168,8 @@ func TestFailureAsEvent(t *testing.T) {
 		{exit{exitDenied, store.ErrDenied}, true, party{}},
 		{exit{exitHeld, busy}, false, party{Holder: "a", Token: 5}},
 		{exit{exitHeld, slots}, false, party{Holder: "b", Token: 6}},
-		{exit{exitHeld, &semaphore.HeldError{Info: semaphore.Info{Holders: slots.Info.Holders[1:]}}}, false, party{Holder: "c", Token: 7}},
-		{exit{exitHeld, &semaphore.HeldError{}}, false, party{}},
+		{exit{exitHeld, &leasehold.HeldError{Info: leasehold.Info{Size: 2, Holders: slots.Info.Holders[1:]}}}, false, party{Holder: "c", Token: 7}},
+		{exit{exitHeld, &leasehold.HeldError{Info: leasehold.Info{Size: 2, Token: 7}}}, false, party{}},
 	} {
 		e := failure(&tt.end, "it failed")
 		if e.Event != eventFailed || e.Message != "it failed" || e.ExitCode == nil || *e.ExitCode != tt.end.code || (e.Docs != "") != tt.docs || e.party != tt.want {

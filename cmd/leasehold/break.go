@@ -62,7 +62,7 @@ Exit codes:
 				if err != nil {
 					return err
 				}
-				if e.Semaphore != nil {
+				if e.Size > 0 {
 					return a.freeSlots(ctx, p, e, leasehold.Token(token))
 				}
 			}
@@ -91,7 +91,7 @@ func (a *app) choose(ctx context.Context, name string, opts *leasehold.LockOptio
 	p.store = a.withTimeout(p.store)
 	e, err := a.findOut(ctx, &p, opts)
 	switch {
-	case e.Semaphore != nil && unlisted(err): // with epochs beside it, it would be this one all the same
+	case e.Size > 0 && unlisted(err): // with epochs beside it, it would be this one all the same
 		err = nil
 	case e.Exists && unlisted(err):
 		err = fmt.Errorf("%w; the lock is left as it is, because another may lie under the same name: give --layout", err)
@@ -110,9 +110,9 @@ func (a *app) freeSlots(ctx context.Context, p target, before admin.Entry, token
 	if err != nil {
 		return failed(err)
 	}
-	r := describeEntry(p, after)
+	r := describe(p, after.Info)
 	text, freed := fmt.Sprintf("%s was free already\n", r.Lock), false
-	for _, h := range before.Semaphore.Holders {
+	for _, h := range before.Holders {
 		if h.Token == token {
 			freed = true
 			text = fmt.Sprintf("%s freed: %s had %s, token %d\n", r.Lock, plain.Word(h.Holder), plural(h.Weight, "slot"), token)

@@ -54,8 +54,8 @@ func TestBreakHolders(t *testing.T) {
 			t.Errorf("it says %q, want %q", said, want)
 		}
 		after, err := admin.Inspect(t.Context(), st, "s")
-		if err != nil || after.Semaphore.Taken() != 1 || !kept.Valid() {
-			t.Errorf("%+v are left, %v", after.Semaphore, err)
+		if err != nil || after.Taken() != 1 || !kept.Valid() {
+			t.Errorf("%+v are left, %v", after.Info, err)
 		}
 		if _, _, err = free("text", after); codeOf(errors.Unwrap(err)) != exitHeld {
 			t.Errorf("again it ends with %v", err)
@@ -67,10 +67,10 @@ func TestBreakHolders(t *testing.T) {
 		if err = kept.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if out, said, err = free("json", admin.Entry{Semaphore: &semaphore.Info{}}); err != nil || said != "" || !strings.HasPrefix(out, "{\n  \"freed\": false,\n  \"lock\": \"mem:///s\",\n  \"state\": \"free\",\n") {
+		if out, said, err = free("json", admin.Entry{}); err != nil || said != "" || !strings.HasPrefix(out, "{\n  \"freed\": false,\n  \"lock\": \"mem:///s\",\n  \"state\": \"free\",\n") {
 			t.Errorf("of free slots it writes %q, and says %q, %v", out, said, err)
 		}
-		if out, _, err = free("text", admin.Entry{Semaphore: &semaphore.Info{}}); err != nil || out != "mem:///s was free already\n" {
+		if out, _, err = free("text", admin.Entry{}); err != nil || out != "mem:///s was free already\n" {
 			t.Errorf("of free slots it writes %q, %v", out, err)
 		}
 		_ = broken.Close(t.Context()) // its session was ended

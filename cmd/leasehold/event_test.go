@@ -17,7 +17,6 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/clitest"
-	"github.com/leasehold/leasehold/semaphore"
 )
 
 // tags are the names of all fields of a type that is written as JSON.
@@ -147,12 +146,12 @@ func TestChangesAsEvents(t *testing.T) {
 // docs/inspect.md lists, and they stay.
 func TestSemaphoresAsEvents(t *testing.T) {
 	t.Parallel()
-	entry := semaphore.Entry{Holder: "h", Session: "s", Weight: 2, Token: 7, Since: time.Now()}
-	e := admin.Entry{
-		Info:      leasehold.Info{Key: "l", Layout: admin.LayoutTable, Exists: true, Held: true, Token: 7, Age: -1},
-		Semaphore: &semaphore.Info{Key: "l", Exists: true, Size: 3, Token: 7, Holders: []semaphore.Entry{entry}, Waiters: []semaphore.Entry{entry}},
+	entry := leasehold.Entry{Holder: "h", Session: "s", Weight: 2, Token: 7, Since: time.Now()}
+	i := leasehold.Info{
+		Key: "l", Layout: admin.LayoutTable, Exists: true, Held: true, Token: 7, Age: -1,
+		Size: 3, Holders: []leasehold.Entry{entry}, Waiters: []leasehold.Entry{entry},
 	}
-	text, err := json.Marshal(seenAs(describeEntry(target{url: "file:///l"}, e), eventChanged, time.Now(), nil))
+	text, err := json.Marshal(seenAs(describe(target{url: "file:///l"}, i), eventChanged, time.Now(), nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/leasehold/leasehold/internal/lockjson"
 	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/locktrace"
-	"github.com/leasehold/leasehold/semaphore"
 )
 
 // A held is a lease of a lock, or one of slots in a semaphore: what a job asks of what it runs under.
@@ -89,7 +88,7 @@ type blocker struct {
 	party
 	who   string // "held by web-1", or why a lock that is free is not to be had; "": nobody is known
 	token leasehold.Token
-	ahead *int   // in a line: how many are before this process
+	ahead *int   // in a queue: how many are before this process
 	place string // that, for people
 }
 
@@ -107,11 +106,22 @@ func blockerOf(i leasehold.Info, now time.Time) *blocker {
 
 // blockerOn returns the holders that an acquisition waits for.
 func blockerOn(e locktrace.Waiting) *blocker {
-	if held, is := errors.AsType[*semaphore.HeldError](e.Held); is {
+	held, _ := errors.AsType[*leasehold.HeldError](e.Held)
+	if held.Info.Size > 0 {
 		return semaphoreBlocker(held.Info, e.Ahead)
 	}
-	held, _ := errors.AsType[*leasehold.HeldError](e.Held)
 	return blockerOf(held.Info, e.Time)
+}
+
+// firstOf is the holder of a lock, or the first one of a semaphore.
+func firstOf(i leasehold.Info) party {
+	switch {
+	case i.Size == 0:
+		return party{Holder: i.Holder, Token: i.Token}
+	case len(i.Holders) == 0:
+		return party{}
+	}
+	return party{Holder: i.Holders[0].Holder, Token: i.Holders[0].Token}
 }
 
 // rests says of a lock that its last holder keeps it from others, as it was told then.

@@ -72,7 +72,7 @@ func (a *app) past(ctx context.Context, p target, opts *leasehold.LockOptions, c
 			return failed(err)
 		case !e.Exists:
 			return &exit{exitAbsent, fmt.Errorf("there is no lock %s", p.name)}
-		case e.Semaphore != nil:
+		case e.Size > 0:
 			return usage("%s is a semaphore, which keeps no history: leasehold status shows who holds its slots", p.name)
 		}
 	}

@@ -114,7 +114,7 @@ func (a *app) listLine(p target, e admin.Entry, foreign error) error {
 	line := struct {
 		report
 		Error string `json:"error,omitempty"`
-	}{report: describeEntry(p, e)}
+	}{report: describe(p, e.Info)}
 	if foreign != nil {
 		line.State, line.Error = lockjson.StateOfForeign(foreign), oneLine(foreign)
 	}
@@ -135,11 +135,8 @@ func row(e admin.Entry, foreign error) []string {
 	case i.Rest > 0:
 		state = "at rest"
 	}
-	if i.Held && i.Holder != "" {
-		holder = plain.Word(i.Holder)
-	}
-	if e.Semaphore != nil && i.Held {
-		holder = watchview.HoldersOf(e.Semaphore)
+	if text := watchview.HoldersOf(i); text != "" {
+		holder = text
 	}
 	if foreign == nil {
 		lies = string(i.Layout)

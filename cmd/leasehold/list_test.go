@@ -9,7 +9,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
-	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -62,10 +61,11 @@ func TestRowOfLock(t *testing.T) {
 			change(&i)
 			return admin.Entry{Info: i}
 		}
-		slots := as(func(i *leasehold.Info) { i.Held, i.Holder, i.Layout = true, "", admin.LayoutTable })
-		slots.Semaphore = &semaphore.Info{Size: 2, Holders: []semaphore.Entry{{Holder: "s"}}}
-		empty := as(func(i *leasehold.Info) { i.Holder, i.Layout = "", admin.LayoutTable })
-		empty.Semaphore = &semaphore.Info{Size: 2}
+		slots := as(func(i *leasehold.Info) {
+			i.Held, i.Holder, i.Layout = true, "", admin.LayoutTable
+			i.Size, i.Holders = 2, []leasehold.Entry{{Holder: "s"}}
+		})
+		empty := as(func(i *leasehold.Info) { i.Holder, i.Layout, i.Size = "", admin.LayoutTable, 2 })
 		for name, tt := range map[string]struct {
 			entry   admin.Entry
 			foreign error

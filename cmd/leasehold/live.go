@@ -44,7 +44,7 @@ func (a *app) lockEvents(ctx context.Context, p target, opts *leasehold.LockOpti
 			tell(watchview.Changed{Change: c, Trouble: oneLine(c.Err)})
 			return nil
 		})
-		if err != nil || e.Semaphore != nil {
+		if err != nil || e.Size > 0 {
 			return e, err
 		}
 	}

@@ -223,7 +223,7 @@ func TestEventsOfLockForView(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(20 * time.Second)
-		if e, failed := end(); !errors.Is(failed, context.Canceled) || e.Semaphore != nil {
+		if e, failed := end(); !errors.Is(failed, context.Canceled) || e.Size != 0 {
 			t.Errorf("it ends with %+v, %v", e, failed)
 		}
 		const want = "unreadable  the lock mem:///l: get \"l\": access denied\nelected me \nrenewed me \n" +
@@ -257,12 +257,12 @@ func TestEventsOfLockForView(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if e, failed := end(); failed != nil || e.Semaphore == nil || e.Semaphore.Size != 2 || lines != nil {
+		if e, failed := end(); failed != nil || e.Size != 2 || lines != nil {
 			t.Errorf("it ends with %+v, %v, and is told %q", e, failed, lines)
 		}
 		end = watch("s", false, true)
 		time.Sleep(time.Minute)
-		if e, failed := end(); !errors.Is(failed, context.Canceled) || e.Semaphore != nil || len(lines) == 0 {
+		if e, failed := end(); !errors.Is(failed, context.Canceled) || e.Size != 0 || len(lines) == 0 {
 			t.Errorf("with the layout given it ends with %+v, %v, and is told %q", e, failed, lines)
 		}
 		if err = errors.Join(slot.Release(t.Context()), sem.Close(t.Context())); err != nil {

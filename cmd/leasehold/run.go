@@ -12,7 +12,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/locktrace"
-	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -312,9 +311,6 @@ func (h *runCmd) conflict(err error) error {
 	if held, ok := errors.AsType[*leasehold.HeldError](err); ok {
 		return heldBy{h.target, h.wait, h.cooling, h.uncounted, h.unrenewed(), held}
 	}
-	if held, ok := errors.AsType[*semaphore.HeldError](err); ok {
-		return slotsTaken{h.target, h.wait, held}
-	}
 	return err
 }
 
@@ -337,16 +333,22 @@ type heldBy struct {
 }
 
 func (h heldBy) Error() string {
-	text := fmt.Sprintf("%s is held by %s", h.target.name, h.Info.Holder)
-	if h.Info.Rest > 0 {
+	text, token := fmt.Sprintf("%s is held by %s", h.target.name, h.Info.Holder), h.Info.Token
+	switch {
+	case h.Info.Size > 0:
+		text, token = slotsTaken(h.target.name, h.Info), alone(h.Info)
+	case h.Info.Rest > 0:
 		from := time.Now()
 		if !h.cooling.IsZero() {
 			from = h.cooling
 		}
 		text = fmt.Sprintf("%s %s", h.target.name, rests(h.Info, from))
 	}
-	if h.Info.Token != leasehold.NoToken {
-		text += fmt.Sprintf(" (token %v)", h.Info.Token)
+	if token != leasehold.NoToken {
+		text += fmt.Sprintf(" (token %v)", token)
+	}
+	if n := len(h.Info.Waiters); n > 0 && h.wait.limit == 0 { // else this process was one of them
+		text += fmt.Sprintf(", and %d wait", n)
 	}
 	text += h.wait.ranOut()
 	switch {

@@ -48,7 +48,7 @@ func (a *app) look(ctx context.Context, p *target, opts *leasehold.LockOptions) 
 	e, err := a.findOut(ctx, p, opts)
 	if err != nil && e.Exists && unlisted(err) {
 		why := "if there is none, give --layout " + plain.Word(string(e.Layout))
-		if e.Semaphore != nil {
+		if e.Size > 0 {
 			why = "the semaphore is shown"
 		}
 		a.console.warn("a lock with epochs under the same name would not be seen: %s: %s", a.message(err), why)

@@ -6,16 +6,9 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/admin"
-	"github.com/leasehold/leasehold/internal/lockjson"
 	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/semaphore"
 )
-
-// describeEntry is what is known of a lock, or of a semaphore.
-func describeEntry(p target, e admin.Entry) report {
-	return lockjson.DescribeEntry(p.url, p.layout, e)
-}
 
 // semaphoreText are the lines of a semaphore, for people.
 func semaphoreText(s *semaphoreReport, line func(name, format string, args ...any)) {

@@ -147,7 +147,7 @@ const mostAsked = 32
 // gone looks at the sessions of those who hold slots or wait, from one that is drawn by lot, until one
 // looks to be over. That they cannot be read says nothing.
 func (c *semaphoreContest) gone(ctx context.Context, err error) *gone {
-	held, ok := errors.AsType[*semaphore.HeldError](err)
+	held, ok := errors.AsType[*leasehold.HeldError](err)
 	if !ok {
 		return nil
 	}
@@ -188,14 +188,13 @@ func (s *slotLease) Release(ctx context.Context) error {
 }
 
 // semaphoreBlocker returns the holders that an acquisition waits for, and its place in the queue.
-func semaphoreBlocker(i semaphore.Info, ahead int) *blocker {
+func semaphoreBlocker(i leasehold.Info, ahead int) *blocker {
 	b := &blocker{ahead: &ahead}
 	if len(i.Holders) == 0 {
 		return b
 	}
-	first := i.Holders[0]
-	b.party = party{Holder: first.Holder, Token: first.Token}
-	by := watchview.HoldersOf(&i)
+	b.party = firstOf(i)
+	by := watchview.HoldersOf(i)
 	b.who = fmt.Sprintf("where %d of %d slots are taken, by %s", i.Taken(), i.Size, by)
 	if how := lockHeld(i); how != "" {
 		b.who = how + " by " + by
@@ -209,7 +208,7 @@ func semaphoreBlocker(i semaphore.Info, ahead int) *blocker {
 }
 
 // lockHeld says how a fair lock or a reader/writer lock is held; "": it is neither.
-func lockHeld(i semaphore.Info) string {
+func lockHeld(i leasehold.Info) string {
 	switch {
 	case i.Size == 1:
 		return "held"
@@ -222,7 +221,7 @@ func lockHeld(i semaphore.Info) string {
 }
 
 // alone is the token of a holder beside whom nobody can work: others name a lease, and fence nothing.
-func alone(i semaphore.Info) leasehold.Token {
+func alone(i leasehold.Info) leasehold.Token {
 	if len(i.Holders) == 1 && i.Taken() == i.Size {
 		return i.Holders[0].Token
 	}
@@ -240,29 +239,14 @@ func howToTake(size int) string {
 	return fmt.Sprintf("a semaphore with %s: leasehold run takes them with --slots %d", plural(size, "slot"), size)
 }
 
-// slotsTaken is a semaphore.HeldError as the command says it.
-type slotsTaken struct {
-	target target
-	wait   wait
-	*semaphore.HeldError
+// slotsTaken says who holds a semaphore.
+func slotsTaken(name string, i leasehold.Info) string {
+	by := watchview.HoldersOf(i)
+	if by == "" {
+		return name + " is taken"
+	}
+	if how := lockHeld(i); how != "" {
+		return name + " is " + how + " by " + by
+	}
+	return fmt.Sprintf("%d of %d slots of %s are taken, by %s", i.Taken(), i.Size, name, by)
 }
-
-func (h slotsTaken) Error() string {
-	name, by, how := h.target.name, watchview.HoldersOf(&h.Info), lockHeld(h.Info)
-	text := fmt.Sprintf("%d of %d slots of %s are taken, by %s", h.Info.Taken(), h.Info.Size, name, by)
-	switch {
-	case by == "":
-		text = name + " is taken"
-	case how != "":
-		text = name + " is " + how + " by " + by
-	}
-	if token := alone(h.Info); token != leasehold.NoToken {
-		text += fmt.Sprintf(" (token %v)", token)
-	}
-	if n := len(h.Info.Waiters); n > 0 && h.wait.limit == 0 { // else this process was one of them
-		text += fmt.Sprintf(", and %d wait", n)
-	}
-	return text + h.wait.ranOut()
-}
-
-func (h slotsTaken) Unwrap() error { return h.HeldError }

@@ -69,9 +69,9 @@ func TestSlotsOfTheGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	entries := func(sessions string) (all []semaphore.Entry) {
+	entries := func(sessions string) (all []leasehold.Entry) {
 		for _, s := range strings.Fields(sessions) {
-			all = append(all, semaphore.Entry{Holder: "of " + s, Token: 5, Weight: 1, Session: s})
+			all = append(all, leasehold.Entry{Holder: "of " + s, Token: 5, Weight: 1, Session: s})
 		}
 		return all
 	}
@@ -88,14 +88,14 @@ func TestSlotsOfTheGone(t *testing.T) {
 		{"deleted", "broken lives", &gone{party{Holder: "of deleted", Token: 5}, "of deleted", 0}},
 	} {
 		for range 5 { // it begins at one of them that is drawn by lot
-			got := c.gone(t.Context(), &semaphore.HeldError{Info: semaphore.Info{Holders: entries(tt.holders), Waiters: entries(tt.waiters)}})
+			got := c.gone(t.Context(), &leasehold.HeldError{Info: leasehold.Info{Holders: entries(tt.holders), Waiters: entries(tt.waiters)}})
 			if (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
 				t.Errorf("%q hold slots, and %q wait: %+v, want %+v", tt.holders, tt.waiters, got, tt.want)
 			}
 		}
 	}
 	// It gives up after some of them, but others may have their turn the next time.
-	many, found := &semaphore.HeldError{Info: semaphore.Info{Holders: entries(strings.Repeat("lives ", mostAsked)), Waiters: entries(strings.Repeat("over ", mostAsked))}}, false
+	many, found := &leasehold.HeldError{Info: leasehold.Info{Holders: entries(strings.Repeat("lives ", mostAsked)), Waiters: entries(strings.Repeat("over ", mostAsked))}}, false
 	for range 100 {
 		found = found || c.gone(t.Context(), many) != nil
 	}
@@ -103,7 +103,7 @@ func TestSlotsOfTheGone(t *testing.T) {
 		t.Error("one that is behind many that live is never found")
 	}
 	counted := faultstore.Wrap(st, nil)
-	(&semaphoreContest{at: target{store: counted}}).gone(t.Context(), &semaphore.HeldError{Info: semaphore.Info{Holders: entries(strings.Repeat("lives ", 2*mostAsked))}})
+	(&semaphoreContest{at: target{store: counted}}).gone(t.Context(), &leasehold.HeldError{Info: leasehold.Info{Holders: entries(strings.Repeat("lives ", 2*mostAsked))}})
 	if n := counted.Counts().Get; n != 32 {
 		t.Errorf("of %d sessions it reads %d", 2*mostAsked, n)
 	}
@@ -173,7 +173,7 @@ func TestSemaphoreOptions(t *testing.T) {
 	if o.TTL != time.Minute || o.Holder != "me" || o.Address != "a:1" || o.Meta["k"] != "v" || o.Proof != proof || !o.Existing || o.Logger != silent || o.Trace != trace {
 		t.Errorf("the options are %+v", o)
 	}
-	if b := blockerOn(locktrace.Waiting{Held: &semaphore.HeldError{}, Ahead: 2}); b.ahead == nil || *b.ahead != 2 {
+	if b := blockerOn(locktrace.Waiting{Held: &leasehold.HeldError{Info: leasehold.Info{Size: 2}}, Ahead: 2}); b.ahead == nil || *b.ahead != 2 {
 		t.Errorf("it waits for %+v", b)
 	}
 }
@@ -229,24 +229,24 @@ func TestSlotFlags(t *testing.T) {
 func TestSlotsInWords(t *testing.T) {
 	t.Parallel()
 	const rw = semaphore.RWSize
-	a, b := semaphore.Entry{Holder: "a", Token: 5, Weight: 1}, semaphore.Entry{Holder: "b", Token: 6, Weight: 2}
-	writer := semaphore.Entry{Holder: "w", Token: 7, Weight: rw}
-	all := func(s ...semaphore.Entry) []semaphore.Entry { return s }
+	a, b := leasehold.Entry{Holder: "a", Token: 5, Weight: 1}, leasehold.Entry{Holder: "b", Token: 6, Weight: 2}
+	writer := leasehold.Entry{Holder: "w", Token: 7, Weight: rw}
+	all := func(s ...leasehold.Entry) []leasehold.Entry { return s }
 	for _, tt := range []struct {
-		info        semaphore.Info
+		info        leasehold.Info
 		ahead       int
 		waits, ends string
 	}{
-		{semaphore.Info{Size: 3}, 0, "waiting for l", "l is taken"},
-		{semaphore.Info{Size: 3, Waiters: all(a)}, 0, "waiting for l", "l is taken, and 1 wait"},
-		{semaphore.Info{Size: 1, Holders: all(a)}, 0, "waiting for l, held by a, token 5, next in the queue", "l is held by a (token 5)"},
-		{semaphore.Info{Size: 1, Holders: all(a), Waiters: all(b, b)}, 2, "waiting for l, held by a, token 5, 2 before it", "l is held by a (token 5), and 2 wait"},
-		{semaphore.Info{Size: 3, Holders: all(a, b)}, 0, "waiting for l, where 3 of 3 slots are taken, by a and 1 more, next in the queue", "3 of 3 slots of l are taken, by a and 1 more"},
-		{semaphore.Info{Size: 3, Holders: all(b)}, 1, "waiting for l, where 2 of 3 slots are taken, by b, 1 before it", "2 of 3 slots of l are taken, by b"},
-		{semaphore.Info{Size: 2, Holders: all(b)}, 0, "waiting for l, where 2 of 2 slots are taken, by b, token 6, next in the queue", "2 of 2 slots of l are taken, by b (token 6)"},
-		{semaphore.Info{Size: 2 * rw, Holders: all(writer)}, 0, "waiting for l, where 1048576 of 2097152 slots are taken, by w, next in the queue", "1048576 of 2097152 slots of l are taken, by w"},
-		{semaphore.Info{Size: rw, Holders: all(a)}, 0, "waiting for l, held for reading by a, next in the queue", "l is held for reading by a"},
-		{semaphore.Info{Size: rw, Holders: all(writer)}, 0, "waiting for l, held for writing by w, token 7, next in the queue", "l is held for writing by w (token 7)"},
+		{leasehold.Info{Size: 3}, 0, "waiting for l", "l is taken"},
+		{leasehold.Info{Size: 3, Waiters: all(a)}, 0, "waiting for l", "l is taken, and 1 wait"},
+		{leasehold.Info{Size: 1, Holders: all(a)}, 0, "waiting for l, held by a, token 5, next in the queue", "l is held by a (token 5)"},
+		{leasehold.Info{Size: 1, Holders: all(a), Waiters: all(b, b)}, 2, "waiting for l, held by a, token 5, 2 before it", "l is held by a (token 5), and 2 wait"},
+		{leasehold.Info{Size: 3, Holders: all(a, b)}, 0, "waiting for l, where 3 of 3 slots are taken, by a and 1 more, next in the queue", "3 of 3 slots of l are taken, by a and 1 more"},
+		{leasehold.Info{Size: 3, Holders: all(b)}, 1, "waiting for l, where 2 of 3 slots are taken, by b, 1 before it", "2 of 3 slots of l are taken, by b"},
+		{leasehold.Info{Size: 2, Holders: all(b)}, 0, "waiting for l, where 2 of 2 slots are taken, by b, token 6, next in the queue", "2 of 2 slots of l are taken, by b (token 6)"},
+		{leasehold.Info{Size: 2 * rw, Holders: all(writer)}, 0, "waiting for l, where 1048576 of 2097152 slots are taken, by w, next in the queue", "1048576 of 2097152 slots of l are taken, by w"},
+		{leasehold.Info{Size: rw, Holders: all(a)}, 0, "waiting for l, held for reading by a, next in the queue", "l is held for reading by a"},
+		{leasehold.Info{Size: rw, Holders: all(writer)}, 0, "waiting for l, held for writing by w, token 7, next in the queue", "l is held for writing by w (token 7)"},
 	} {
 		blocked := semaphoreBlocker(tt.info, tt.ahead)
 		if got := blocked.inFull("l"); got != tt.waits {
@@ -255,11 +255,11 @@ func TestSlotsInWords(t *testing.T) {
 		if *blocked.ahead != tt.ahead {
 			t.Errorf("%+v: %d are before it", tt.info, *blocked.ahead)
 		}
-		if first := append(tt.info.Holders, semaphore.Entry{})[0]; blocked.party != (party{Holder: first.Holder, Token: first.Token}) {
+		if first := append(tt.info.Holders, leasehold.Entry{})[0]; blocked.party != (party{Holder: first.Holder, Token: first.Token}) {
 			t.Errorf("%+v: it waits for %+v", tt.info, blocked.party)
 		}
-		taken := &semaphore.HeldError{Info: tt.info}
-		err := slotsTaken{target{name: "l"}, wait{}, taken}
+		taken := &leasehold.HeldError{Info: tt.info}
+		err := heldBy{target: target{name: "l"}, HeldError: taken}
 		if err.Error() != tt.ends || !errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("%+v: %q, want %q", tt.info, err, tt.ends)
 		}

@@ -67,7 +67,7 @@ absent. Errors have codes from 64, as for leasehold run.
 			if err != nil {
 				return err
 			}
-			r := describeEntry(p, e)
+			r := describe(p, e.Info)
 			if err := a.print(reportText(r, e.Info), r); err != nil || !toCode {
 				return err
 			}
@@ -107,6 +107,7 @@ func (a *app) open(ctx context.Context, name string, opts *leasehold.LockOptions
 	return p, lock, nil
 }
 
+// describe is what is known of a lock, or of a semaphore.
 func describe(p target, i leasehold.Info) report { return lockjson.Describe(p.url, p.layout, i) }
 
 // reportText is the report for people: a line for each thing that there is to say.

@@ -67,8 +67,8 @@ func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOpti
 	if err != nil {
 		return err
 	}
-	if e.Semaphore == nil && a.live() {
-		if e, err = a.liveLock(ctx, p, e.Info, opts, chosen); err != nil || e.Semaphore == nil {
+	if e.Size == 0 && a.live() {
+		if e, err = a.liveLock(ctx, p, e.Info, opts, chosen); err != nil || e.Size == 0 {
 			return err
 		}
 	}
@@ -85,8 +85,8 @@ func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOpti
 			return err
 		}
 	}
-	if e.Semaphore != nil {
-		return a.watchSemaphore(ctx, p, e)
+	if e.Size > 0 {
+		return a.watchSemaphore(ctx, p, e.Info)
 	}
 	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: opts.Layout, NoIfMatch: opts.NoIfMatch, Logger: a.console.logger()}, Renewals: a.verbose})
 	if err != nil {

@@ -166,7 +166,7 @@ func (w *prefixWatch) refresh(ctx context.Context) (watchview.Snapshot, error) {
 			s.Cut = true
 			return errEnough
 		}
-		r := watchview.Row{Info: e.Info, Semaphore: e.Semaphore}
+		r := watchview.Row{Info: e.Info}
 		if foreign != nil {
 			r.Foreign = oneLine(foreign)
 		}
@@ -213,7 +213,7 @@ func (l *prefixLines) show(s watchview.Snapshot, now time.Time) error {
 			return failed(err)
 		}
 		at.url = url
-		r := describeEntry(at, admin.Entry{Info: c.Row.Info, Semaphore: c.Row.Semaphore})
+		r := describe(at, c.Row.Info)
 		var foreign error
 		if c.Row.Foreign != "" {
 			r.State, foreign = notLock, errors.New(c.Row.Foreign)

@@ -39,10 +39,10 @@ func TestPrefixLines(t *testing.T) {
 	held.Held, held.Token = true, 6
 	freed := held
 	freed.Held = false
-	slots := watchview.Row{
-		Info:      leasehold.Info{Key: "jobs/s", Layout: layoutTable, Exists: true, Held: true, Token: 9, Age: -1},
-		Semaphore: &semaphore.Info{Exists: true, Size: 3, Holders: []semaphore.Entry{{ID: "1", Holder: "x", Weight: 2, Token: 9}}},
-	}
+	slots := watchview.Row{Info: leasehold.Info{
+		Key: "jobs/s", Layout: layoutTable, Exists: true, Held: true, Token: 9, Age: -1,
+		Size: 3, Holders: []leasehold.Entry{{ID: "1", Holder: "x", Weight: 2, Token: 9}},
+	}}
 	a, b, c := watchview.Row{Info: free}, watchview.Row{Info: held}, watchview.Row{Info: freed}
 	foreign := watchview.Row{Info: leasehold.Info{Key: "jobs/c\x1b", Age: -1}, Foreign: "it is no\nlock"}
 	for i, step := range []struct {
@@ -121,7 +121,7 @@ func TestPrefixRefresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &prefixWatch{app: &app{}, at: target{store: st, key: "slots/"}, limit: 1, requests: new(atomic.Int64)}
-	if s, failed := w.refresh(t.Context()); failed != nil || len(s.Rows) != 1 || s.Rows[0].Semaphore == nil || len(s.Rows[0].Semaphore.Holders) != 1 {
+	if s, failed := w.refresh(t.Context()); failed != nil || len(s.Rows) != 1 || len(s.Rows[0].Info.Holders) != 1 {
 		t.Errorf("of a semaphore it reads %+v, %v", s.Rows, failed)
 	}
 	if err = errors.Join(lease.Release(t.Context()), lock.Close(t.Context())); err != nil {

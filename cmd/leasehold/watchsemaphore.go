@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/watchview"
 	"github.com/leasehold/leasehold/semaphore"
 )
@@ -15,16 +14,16 @@ const eventChanged eventName = "changed"
 
 // watchSemaphore shows each change of a semaphore, from what was seen first, until the context ends. It costs a
 // read each time.
-func (a *app) watchSemaphore(ctx context.Context, p target, first admin.Entry) error {
+func (a *app) watchSemaphore(ctx context.Context, p target, first leasehold.Info) error {
 	sem, err := semaphore.New(p.store, p.key, 1, &semaphore.Options{Logger: a.console.logger()}) // which only looks
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
-	tell := func(kind string, e admin.Entry, cause error) error {
-		return a.seenChange(time.Now(), kind, "", describeEntry(p, e), e.Info, cause)
+	tell := func(kind string, i leasehold.Info, cause error) error {
+		return a.seenChange(time.Now(), kind, "", describe(p, i), i, cause)
 	}
 	last := first
-	if kind := watchview.SemaphoreChange(nil, last.Semaphore); kind != "" {
+	if kind := watchview.SemaphoreChange(leasehold.Info{}, last); kind != "" {
 		if err := tell(kind, last, nil); err != nil {
 			return err
 		}
@@ -49,10 +48,10 @@ func (a *app) watchSemaphore(ctx context.Context, p target, first admin.Entry) e
 			kind, said = leasehold.Unreadable.String(), err.Error()
 		case !info.Exists && last.Exists:
 			kind, said = leasehold.Vanished.String(), ""
-			last = admin.Entry{Info: leasehold.Info{Age: -1}}
+			last = leasehold.Info{Age: -1}
 		case info.Exists:
-			now, said = seenSemaphore(info), ""
-			kind = watchview.SemaphoreChange(last.Semaphore, now.Semaphore)
+			now, said = info, ""
+			kind = watchview.SemaphoreChange(last, now)
 			last = now
 		}
 		if kind != "" {
@@ -61,11 +60,4 @@ func (a *app) watchSemaphore(ctx context.Context, p target, first admin.Entry) e
 			}
 		}
 	}
-}
-
-// seenSemaphore is a semaphore that was looked at, whose holders' sessions were not. Its key and layout the target has.
-func seenSemaphore(i semaphore.Info) admin.Entry {
-	return admin.Entry{Semaphore: &i, Info: leasehold.Info{
-		Exists: true, Held: len(i.Holders) > 0, Token: i.Token, Age: -1, Version: i.Version,
-	}}
 }

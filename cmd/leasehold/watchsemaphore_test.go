@@ -102,7 +102,7 @@ func watchSemaphore(t *testing.T, output string) string {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- a.watchSemaphore(ctx, target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry)
+			ended <- a.watchSemaphore(ctx, target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry.Info)
 		}()
 		looks := 0
 		next := func() {
@@ -153,10 +153,10 @@ func watchSemaphore(t *testing.T, output string) string {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err = a.watchSemaphore(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != 0 {
+		if err = a.watchSemaphore(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry.Info); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != 0 {
 			t.Errorf("without a stdout it ends with %v after %v", err, time.Since(began))
 		}
-		if err = a.watchSemaphore(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, admin.Entry{Semaphore: &semaphore.Info{Size: 2}}); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != appearance {
+		if err = a.watchSemaphore(t.Context(), target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, leasehold.Info{Size: 2}); err == nil || !strings.Contains(err.Error(), "it is shut") || time.Since(began) != appearance {
 			t.Errorf("without a stdout for a change it ends with %v after %v", err, time.Since(began))
 		}
 		give(third)
@@ -257,7 +257,7 @@ func TestWatchGivenUp(t *testing.T) {
 			return err
 		},
 		"a semaphore": func(ctx context.Context, a *app, p target) error {
-			return a.watchSemaphore(ctx, p, admin.Entry{Semaphore: &semaphore.Info{}})
+			return a.watchSemaphore(ctx, p, leasehold.Info{})
 		},
 		"a prefix": func(ctx context.Context, a *app, p target) error {
 			w := &prefixWatch{app: a, at: p, every: appearance, limit: 1, requests: new(atomic.Int64)}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -64,13 +65,18 @@ func getAny(ctx context.Context, st store.Store, key string) (Snapshot, error) {
 		return s, err
 	}
 	t = mapSessions(t, func(way string) string { return follow(way, key) })
-	s = snapshot(RecordOf(t), obj)
+	s = snapshot(recordOf(t), obj)
 	s.Table = &t
 	return s, nil
 }
 
-// RecordOf returns what a table has in common with a lock's record.
-func RecordOf(t record.Table) record.Record {
+// SnapshotOf returns a table as a Snapshot, without its times.
+func SnapshotOf(t record.Table, v protocol.Version) Snapshot {
+	return Snapshot{Exists: true, Record: recordOf(t), Version: v, Table: &t}
+}
+
+// recordOf returns what a table has in common with a lock's record.
+func recordOf(t record.Table) record.Record {
 	return record.Record{Layout: record.Layout{Name: record.LayoutTable}, Held: len(t.Holders) > 0, Token: t.Token}
 }
 

@@ -9,10 +9,9 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
-	"github.com/leasehold/leasehold/semaphore"
 )
 
-// A Report is what is known of a lock.
+// A Report is what is known of a lock, or of a semaphore.
 type Report struct {
 	Lock  string `json:"lock"`  // its URL
 	State string `json:"state"` // absent, free, held
@@ -75,7 +74,7 @@ type Entry struct {
 	Abandoned bool            `json:"abandoned"`
 }
 
-// Describe is what is known of the lock at a URL. The layout is the one that was asked for; empty: any.
+// Describe is what is known of the lock or semaphore at a URL. The layout is the one that was asked for; empty: any.
 func Describe(url string, asked leasehold.Layout, i leasehold.Info) Report {
 	if asked == "" {
 		asked = i.Layout
@@ -108,6 +107,9 @@ func Describe(url string, asked leasehold.Layout, i leasehold.Info) Report {
 		age := i.Age.Milliseconds()
 		r.Age = &age
 	}
+	if i.Size > 0 {
+		r.Semaphore = &Semaphore{i.Size, i.Taken(), entries(i.Holders), entries(i.Waiters)}
+	}
 	return r
 }
 
@@ -119,21 +121,7 @@ func (d *Details) LayoutText() string {
 	return string(d.Layout)
 }
 
-// DescribeEntry is what is known of a lock, or of a semaphore.
-func DescribeEntry(url string, asked leasehold.Layout, e admin.Entry) Report {
-	r := Describe(url, asked, e.Info)
-	if e.Semaphore != nil {
-		r.Semaphore = DescribeSemaphore(e.Semaphore)
-	}
-	return r
-}
-
-// DescribeSemaphore is what is known of a semaphore.
-func DescribeSemaphore(i *semaphore.Info) *Semaphore {
-	return &Semaphore{i.Size, i.Taken(), entries(i.Holders), entries(i.Waiters)}
-}
-
-func entries(of []semaphore.Entry) []Entry {
+func entries(of []leasehold.Entry) []Entry {
 	all := []Entry{} // [] in JSON, and not null
 	for _, s := range of {
 		all = append(all, Entry{s.Holder, s.Weight, s.Token, Known(s.Since), s.Session, s.Abandoned})

@@ -57,7 +57,7 @@ var rules = []rule{
 	{
 		// A program that only holds locks does not link it: the root does not import it.
 		pkg: "admin",
-		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"},
+		may: []string{"std", ".", "store", "internal/engine", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
 	{pkg: "internal/lock", may: []string{"std", "locktrace", "store", "locktrace", "internal/clock", "internal/engine", "internal/protocol", "internal/protocol/candidate", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
@@ -97,10 +97,10 @@ var rules = []rule{
 	{
 		// Events in, lines out: the device is another package's.
 		pkg: "internal/watchview",
-		may: []string{"std", "internal/plain", ".", "semaphore", "github.com/clipperhouse/displaywidth"},
+		may: []string{"std", "internal/plain", ".", "github.com/clipperhouse/displaywidth"},
 		not: []string{"context", "net/...", "os/...", "sync/...", "syscall/...", "testing/..."},
 	},
-	{pkg: "internal/lockjson", may: []string{"std", ".", "admin", "semaphore"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/lockjson", may: []string{"std", ".", "admin"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/manpage", may: []string{"std", "github.com/spf13/..."}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/tty", may: []string{"std", "golang.org/x/sys/...", "golang.org/x/term"}},
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/plain"
-	"github.com/leasehold/leasehold/semaphore"
 )
 
 // A Snapshot is what one refresh has read of the locks under a prefix, in order of their keys.
@@ -23,9 +22,8 @@ type Snapshot struct {
 
 // A Row is one object: a lock, a semaphore, or the reason why it is neither.
 type Row struct {
-	Info      leasehold.Info
-	Semaphore *semaphore.Info // see admin.Entry
-	Foreign   string
+	Info    leasehold.Info
+	Foreign string
 }
 
 // State is that of the object, for people.
@@ -111,8 +109,8 @@ func kindOf(old Row, was, first bool, r Row, renewals bool) string {
 			return ""
 		}
 		return leasehold.Unreadable.String()
-	case r.Semaphore != nil:
-		if kind := SemaphoreChange(old.Semaphore, r.Semaphore); kind != "" || was || first {
+	case b.Size > 0:
+		if kind := SemaphoreChange(a, b); kind != "" || was || first {
 			return kind
 		}
 		return "appeared"
@@ -267,11 +265,8 @@ func (r Row) style() Style {
 func (r Row) cells(seen, now time.Time) []string {
 	i := r.Info
 	holder, token, old, layout := "-", "-", "-", "-"
-	if i.Held && i.Holder != "" {
-		holder = plain.Word(i.Holder)
-	}
-	if r.Semaphore != nil && i.Held {
-		holder = HoldersOf(r.Semaphore)
+	if text := HoldersOf(i); text != "" {
+		holder = text
 	}
 	if i.Token != leasehold.NoToken {
 		token = i.Token.String()

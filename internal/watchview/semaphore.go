@@ -6,12 +6,15 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/plain"
-	"github.com/leasehold/leasehold/semaphore"
 )
 
-// HoldersOf names those who hold slots of a semaphore, in a line; "": nobody does.
-func HoldersOf(i *semaphore.Info) string {
-	if len(i.Holders) == 0 {
+// HoldersOf names the holder of a lock, or those of a semaphore, in a line; "": nobody is known to hold it.
+func HoldersOf(i leasehold.Info) string {
+	switch {
+	case len(i.Holders) > 0:
+	case i.Held:
+		return plain.Word(i.Holder)
+	default:
 		return ""
 	}
 	text := plain.Word(i.Holders[0].Holder)
@@ -21,18 +24,18 @@ func HoldersOf(i *semaphore.Info) string {
 	return text
 }
 
-// SemaphoreChange is what happened to a semaphore between two looks; "" is nothing. Before is nil if there
+// SemaphoreChange is what happened to a semaphore between two looks; "" is nothing. Before is zero if there
 // was none. The kinds are those of [leasehold.ChangeKind]: elected, when a slot is taken after none was;
 // resigned, when none is any more; expired, when a holder looks to be gone that did not; and "changed" when the
 // holders or those that wait are others.
-func SemaphoreChange(before, after *semaphore.Info) string {
-	held := func(i *semaphore.Info) bool { return i != nil && len(i.Holders) > 0 }
+func SemaphoreChange(before, after leasehold.Info) string {
+	held := func(i leasehold.Info) bool { return len(i.Holders) > 0 }
 	switch {
 	case held(after) && !held(before):
 		return leasehold.Elected.String()
 	case held(before) && !held(after):
 		return leasehold.Resigned.String()
-	case before == nil:
+	case before.Size == 0:
 		return ""
 	case len(goneOf(after)) > len(goneOf(before)):
 		return leasehold.Expired.String()
@@ -43,10 +46,10 @@ func SemaphoreChange(before, after *semaphore.Info) string {
 }
 
 // goneOf are the holders that look to be gone.
-func goneOf(i *semaphore.Info) []semaphore.Entry {
-	return slices.DeleteFunc(slices.Clone(i.Holders), func(s semaphore.Entry) bool { return !s.Abandoned })
+func goneOf(i leasehold.Info) []leasehold.Entry {
+	return slices.DeleteFunc(slices.Clone(i.Holders), func(s leasehold.Entry) bool { return !s.Abandoned })
 }
 
-func sameEntries(a, b []semaphore.Entry) bool {
-	return slices.EqualFunc(a, b, func(a, b semaphore.Entry) bool { return a.ID == b.ID })
+func sameEntries(a, b []leasehold.Entry) bool {
+	return slices.EqualFunc(a, b, func(a, b leasehold.Entry) bool { return a.ID == b.ID })
 }

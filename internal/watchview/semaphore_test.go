@@ -6,13 +6,12 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/watchview"
-	"github.com/leasehold/leasehold/semaphore"
 )
 
 // parse returns a semaphore: "a b! | c" has the holders a, and b who looks to be gone, and c waits. The ID of an
 // entry is its holder's name.
-func parse(words string) *semaphore.Info {
-	i := &semaphore.Info{Exists: true, Size: 3}
+func parse(words string) leasehold.Info {
+	i := leasehold.Info{Key: "s", Layout: "table", Exists: true, Token: 7, Age: -1, Size: 3}
 	into := &i.Holders
 	for word := range strings.FieldsSeq(words) {
 		if word == "|" {
@@ -20,8 +19,9 @@ func parse(words string) *semaphore.Info {
 			continue
 		}
 		name, gone := strings.CutSuffix(word, "!")
-		*into = append(*into, semaphore.Entry{ID: name, Holder: name, Weight: 1, Abandoned: gone})
+		*into = append(*into, leasehold.Entry{ID: name, Holder: name, Weight: 1, Abandoned: gone})
 	}
+	i.Held = len(i.Holders) > 0
 	return i
 }
 
@@ -48,7 +48,7 @@ func TestSemaphoreChange(t *testing.T) {
 	} {
 		before := parse(tt.before)
 		if tt.before == "none" {
-			before = nil
+			before = leasehold.Info{}
 		}
 		if got := watchview.SemaphoreChange(before, parse(tt.after)); got != tt.want {
 			t.Errorf("%q and then %q: %q, want %q", tt.before, tt.after, got, tt.want)
@@ -59,10 +59,7 @@ func TestSemaphoreChange(t *testing.T) {
 // Among the locks under a prefix a semaphore has its place, with its holders.
 func TestSemaphoreUnderAPrefix(t *testing.T) {
 	t.Parallel()
-	of := func(words string) watchview.Row {
-		i := parse(words)
-		return watchview.Row{Semaphore: i, Info: leasehold.Info{Key: "s", Layout: "table", Exists: true, Held: len(i.Holders) > 0, Token: 7, Age: -1}}
-	}
+	of := func(words string) watchview.Row { return watchview.Row{Info: parse(words)} }
 	snap := func(rows ...watchview.Row) *watchview.Snapshot { return &watchview.Snapshot{Rows: rows} }
 	for _, tt := range []struct {
 		before, after *watchview.Snapshot

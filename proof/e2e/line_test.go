@@ -46,7 +46,7 @@ type line struct {
 	names   []string
 
 	mu       sync.Mutex
-	versions []semaphore.Info
+	versions []leasehold.Info
 	stop     func()
 }
 
@@ -120,7 +120,7 @@ func newLine(t *testing.T, size int, st store.Store, l *line) *line {
 }
 
 // saw keeps the versions of the object that were seen.
-func (l *line) saw(info semaphore.Info) {
+func (l *line) saw(info leasehold.Info) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.versions); info.Exists && (n == 0 || l.versions[n-1].Version != info.Version) {
@@ -129,11 +129,11 @@ func (l *line) saw(info semaphore.Info) {
 }
 
 // last is the last version that was seen.
-func (l *line) last() semaphore.Info {
+func (l *line) last() leasehold.Info {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.versions) == 0 {
-		return semaphore.Info{}
+		return leasehold.Info{}
 	}
 	return l.versions[len(l.versions)-1]
 }

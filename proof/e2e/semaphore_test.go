@@ -226,7 +226,7 @@ func slotsAtOnce(t *testing.T, p place) {
 		t.Fatal(err)
 	}
 	_, err = b.TryAcquire(t.Context(), 2)
-	if who, is := errors.AsType[*semaphore.HeldError](err); !is || who.Info.Holders[0].Holder != "a" || len(who.Info.Waiters) != 0 {
+	if who, is := errors.AsType[*leasehold.HeldError](err); !is || who.Info.Holders[0].Holder != "a" || len(who.Info.Waiters) != 0 {
 		t.Errorf("there is one slot, and two are wanted: %v", err)
 	}
 	other, err := b.TryAcquire(t.Context(), 1)
