@@ -27,9 +27,8 @@ import (
 // it is being acquired, held or released. It needs no closing. It is safe for concurrent use.
 type Lock struct{ d driver }
 
-// NewLock returns a candidate for the lock stored in st under key. It sends nothing. It fails
-// if the key or an option is invalid, or if [LockOptions.Proof] does not consider the store
-// safe; retrying does not help.
+// NewLock returns a candidate for the lock stored in st under key. It sends nothing, and fails
+// if the key or an option is invalid, or if [LockOptions.Proof] does not prove the store safe.
 func NewLock(st store.Store, key string, opts *LockOptions) (*Lock, error) {
 	return newLock(st, key, opts, func(*candidate.Config) {})
 }

@@ -78,7 +78,7 @@ func TestPageShowsWhatIsWrong(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	const mod = "\tgithub.com/minio/minio v1.2.3 // indirect\n"
-	const good = `{"format": 2, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`
+	const good = `{"format": 1, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`
 	for _, c := range []struct {
 		name  string
 		files map[string]string // in docs/stores
