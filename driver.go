@@ -482,8 +482,7 @@ func (d *driver) troubled(err error) {
 	log.Warn(locktrace.TroubleMessage)
 }
 
-// Internal is for other packages of this module. Programs cannot name most of the types that its
-// methods use, and the methods may change in any version.
+// Internal is for other packages of this module, and may change at any time.
 var Internal internal
 
 type internal struct{}

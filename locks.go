@@ -14,8 +14,7 @@ import (
 
 // Locks are a process's locks when their keys are known only at run time: one per user, order
 // or file. They behave like one shared [Lock] per key, which is created when it is first used
-// and dropped when it has been idle for some TTLs. So memory is bounded by the recently used
-// keys, and keys have no goroutines.
+// and dropped when it has been idle for some TTLs. Keys have no goroutines.
 //
 // Locks are safe for concurrent use. Close them before the process exits if it may hold leases;
 // otherwise they need no closing.
@@ -62,8 +61,8 @@ func (l *Locks) Acquire(ctx context.Context, key string, opts ...AcquireOption) 
 	return using(ctx, l, key, func(lock *Lock, ctx context.Context) (*Lease, error) { return lock.Acquire(ctx, opts...) })
 }
 
-// TryAcquire is Acquire without waiting: see [Lock.TryAcquire]. What these Locks have seen of a
-// dead holder is kept for four TTLs: call it again within that time to take over.
+// TryAcquire is Acquire without waiting: see [Lock.TryAcquire]. Repeat it within four TTLs to
+// take over from a dead holder.
 func (l *Locks) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return using(ctx, l, key, func(lock *Lock, ctx context.Context) (*Lease, error) { return lock.TryAcquire(ctx, opts...) })
 }

@@ -74,8 +74,7 @@ type LockOptions struct {
 	// PollInterval is how often a waiting acquisition polls the lock, ± 25 %, and sooner
 	// after a change of holder and when the lock could be taken over. By default it grows
 	// from 0.6 s with the time waited, up to TTL/3 or 1.5 s, and never above 10 s. Waiters
-	// for a lock under a session poll the session instead. From 20 ms to 24 h. Elections
-	// reject it: see [ElectionOptions].
+	// for a lock under a session poll the session instead. From 20 ms to 24 h.
 	PollInterval time.Duration
 
 	// Session puts the lock's leases under a session in the same store. A lease is then

@@ -16,9 +16,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Peers let followers in an election ask the leader whether it leads, so that they poll the store
-// less: see [ElectionOptions.Peers]. Package peer has a client and a handler for HTTPS, and what
-// another transport needs.
+// Peers let followers in an election ask the leader whether it leads: see
+// [ElectionOptions.Peers]. Package peer does so over HTTPS.
 type Peers = lock.Peers
 
 // attend is peer.Attend.

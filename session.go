@@ -138,8 +138,7 @@ func (s *Session) engineOf() *engine.Session {
 // Key returns the key of the session's object in its store.
 func (s *Session) Key() string { return s.heartbeat.d.key }
 
-// Done returns a channel that is closed when the session is lost or closed. After the machine
-// was suspended, that may take up to a second; Err knows at once.
+// Done returns a channel that is closed when the session is lost or closed: see [Lease.Done].
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
 // Err returns nil while the session is valid, and then an error that matches [ErrSessionOver] and
