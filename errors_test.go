@@ -904,11 +904,13 @@ func TestTexts(t *testing.T) {
 	info := leasehold.Info{Key: "jobs/backup", Holder: "db-1", Token: 1234567890, TTL: 15 * time.Second}
 	gone := info
 	gone.Abandoned = true
+	fair := leasehold.Info{Key: "jobs/fair", Size: 1, Holders: []leasehold.Entry{{Holder: "db-1", Weight: 1}}, Waiters: []leasehold.Entry{{}}}
 	for want, got := range map[string]string{
 		"1234567890": leasehold.Token(1234567890).String(),
 		"none":       leasehold.NoToken.String(),
 		"the lock jobs/backup is held by db-1 (token 1234567890)":                                                                       (&leasehold.HeldError{Info: info}).Error(),
 		"the lock jobs/backup is held by db-1 (token 1234567890); it looks abandoned, and a wait of a little over 15s can take it over": (&leasehold.HeldError{Info: gone}).Error(),
+		"1 of 1 slots of the semaphore jobs/fair are taken, by db-1, and 1 wait":                                                        (&leasehold.HeldError{Info: fair}).Error(),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -260,19 +260,19 @@ func (j *job) hold(ctx context.Context, lease held) run {
 		j.notifier.stops()
 	}
 	r, at := run{Status: status, err: err, idle: idle}, time.Now()
-	j.judge(&r, lease)
+	j.judge(&r, lease, endOf(lease))
 	tell := j.release(ctx, lease, ending{})
 	j.ended(lease, r, at)
 	tell()
 	return r
 }
 
-// judge finds out what became of the lease, before it is released.
-func (j *job) judge(r *run, lease held) {
+// judge finds out what became of the lease, before it is released. end is when the lease ends however
+// often it is renewed.
+func (j *job) judge(r *run, lease held, end time.Time) {
 	lost := lease.Err()
 	// The command is ended --grace before the lease is. Where no renewal could have made that later,
 	// nothing was lost but time.
-	end := endOf(lease)
 	final := !end.IsZero() && !lease.Deadline().Before(end.Add(-time.Millisecond))
 	r.over = r.Expired && final || errors.Is(lost, leasehold.ErrTimeUp)
 	switch {

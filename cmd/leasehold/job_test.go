@@ -245,7 +245,6 @@ type endedLease struct {
 
 func (l endedLease) Err() error          { return l.err }
 func (l endedLease) Deadline() time.Time { return l.deadline }
-func (l endedLease) End() time.Time      { return l.end }
 
 // TestWhatBecameOfTheLease: whether the lease was lost while the command ran, and why, or whether only its time was up. By that
 // the exit code is chosen.
@@ -285,7 +284,7 @@ func TestWhatBecameOfTheLease(t *testing.T) {
 	} {
 		j := &job{opts: leasehold.LockOptions{TTL: 15 * time.Second, Layout: tt.layout, NoIfMatch: !tt.ifMatch}}
 		r := run{Status: guardian.Status{Expired: tt.expired}, err: tt.err}
-		j.judge(&r, tt.lease)
+		j.judge(&r, tt.lease, tt.lease.end)
 		why := ""
 		if r.lost != nil {
 			why = r.lost.Error()
