@@ -17,7 +17,7 @@ import (
 // A service that works while it leads, written as for the original package.
 func Example() {
 	storage := s3lect.NewMock() // in earnest: none, or your own
-	defer storage.Cleanup()     //nolint:errcheck // it lies in a temporary directory
+	defer storage.Cleanup()
 
 	config := &s3lect.ElectorConfig{
 		LockfilePath:       "leader/my-group.json",
@@ -95,7 +95,7 @@ func ExampleNewHealthServer() {
 // A Storage may be anything that writes on a condition.
 func ExampleStorage() {
 	mock := s3lect.NewMock()
-	defer mock.Cleanup() //nolint:errcheck // it lies in a temporary directory
+	defer mock.Cleanup()
 	var storage s3lect.Storage = mock
 	ctx := context.Background()
 	_, _, err := storage.Get(ctx, "leader/my-group.json")
