@@ -294,7 +294,7 @@ func TestLocksCountCalls(t *testing.T) {
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
-		if held := heldOf(t, st, "jobs/a"); len(held) > 0 {
+		if held := leasetest.Held(t, st, "jobs/a"); len(held) > 0 {
 			t.Errorf("%q are held", held)
 		}
 	})
@@ -320,7 +320,7 @@ func TestLocksCloseSettles(t *testing.T) {
 				t.Error(err)
 			}
 			st.Clear()
-			if held := heldOf(t, st, "jobs/a"); len(held) > 0 {
+			if held := leasetest.Held(t, st, "jobs/a"); len(held) > 0 {
 				t.Errorf("%q are held", held)
 			}
 		}
@@ -451,19 +451,4 @@ func locksOf(t *testing.T, st store.Store, opts *leasehold.LockOptions, keys ...
 		locks = append(locks, lock)
 	}
 	return locks
-}
-
-// heldOf returns the locks that somebody holds.
-func heldOf(t *testing.T, st store.Store, keys ...string) (held []string) {
-	t.Helper()
-	for _, lock := range locksOf(t, st, nil, keys...) {
-		info, err := lock.Inspect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Held {
-			held = append(held, lock.Key())
-		}
-	}
-	return held
 }

@@ -102,31 +102,13 @@ func (p *process) acquire(key string) *leasehold.Lease {
 // end ends the process in order.
 func (p *process) end() {
 	p.t.Helper()
-	if err := multilock.ReleaseAll(p.t.Context(), p.session.Leases()); err != nil && !errors.Is(err, leasehold.ErrLost) {
-		p.t.Error(err)
-	}
-	if err := p.session.Close(p.t.Context()); err != nil && !errors.Is(err, leasehold.ErrLost) {
-		p.t.Error(err)
-	}
+	leasetest.EndSession(p.t, p.session)
 }
 
 // close ends the process with its session first, so that its locks name that still.
 func (p *process) close() {
 	p.t.Helper()
-	leases := p.session.Leases()
-	closed := make(chan error)
-	go func() { closed <- p.session.Close(p.t.Context()) }()
-	select {
-	case <-p.session.Done():
-	case <-time.After(time.Hour):
-		p.t.Fatal("the session does not end")
-	}
-	for _, lease := range leases {
-		_ = lease.Release(p.t.Context()) // it is lost
-	}
-	if err := <-closed; err != nil {
-		p.t.Error(err)
-	}
+	leasetest.CloseSession(p.t, p.session)
 }
 
 func keys(n int) []string {

@@ -10,7 +10,6 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
-	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -111,25 +110,13 @@ func (p *process) acquire(key string) *leasehold.Lease {
 // end ends the process in order.
 func (p *process) end() {
 	p.t.Helper()
-	err := errors.Join(multilock.ReleaseAll(p.t.Context(), p.session.Leases()), p.session.Close(p.t.Context()))
-	if err != nil && !errors.Is(err, leasehold.ErrLost) {
-		p.t.Error(err)
-	}
+	leasetest.EndSession(p.t, p.session)
 }
 
 // close ends the process with its session first, so that its locks name that still.
 func (p *process) close() {
 	p.t.Helper()
-	leases := p.session.Leases()
-	closed := make(chan error)
-	go func() { closed <- p.session.Close(p.t.Context()) }()
-	<-p.session.Done()
-	for _, lease := range leases {
-		_ = lease.Release(p.t.Context()) // it is lost
-	}
-	if err := <-closed; err != nil {
-		p.t.Error(err)
-	}
+	leasetest.CloseSession(p.t, p.session)
 }
 
 // told is a store that tells of writes before they are sent, and of reads when they were answered.

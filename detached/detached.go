@@ -114,10 +114,10 @@ func From(ctx context.Context, l *leasehold.Lease) (Lease, error) {
 
 // leaseOf returns the Lease for a lock's current record.
 func leaseOf(st store.Store, key string, s layout.Snapshot) Lease {
-	i := leasehold.Internal.Describe(key, s)
+	i, proof := leasehold.Internal.Describe(key, s), candidate.ProofOf(s.Record)
 	return Lease{
 		Store: st.String(), Key: key, Layout: i.Layout, NoIfMatch: i.NoIfMatch, Token: i.Token, Holder: i.Holder, TTL: i.TTL,
-		AcquiredAt: i.AcquiredAt, ExpiresAt: i.RenewedAt.Add(protocol.Validity(i.TTL)), writeID: s.Record.WriteID,
+		AcquiredAt: i.AcquiredAt, ExpiresAt: proof.Expires, writeID: proof.WriteID,
 	}
 }
 

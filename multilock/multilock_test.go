@@ -91,25 +91,13 @@ func (p *process) acquire(key string) {
 // end ends the process in order.
 func (p *process) end() {
 	p.t.Helper()
-	err := errors.Join(multilock.ReleaseAll(p.t.Context(), p.session.Leases()), p.session.Close(p.t.Context()))
-	if err != nil && !errors.Is(err, leasehold.ErrLost) {
-		p.t.Error(err)
-	}
+	leasetest.EndSession(p.t, p.session)
 }
 
 // close ends the process with its session first, so that its locks name that still.
 func (p *process) close() {
 	p.t.Helper()
-	leases := p.session.Leases()
-	closed := make(chan error)
-	go func() { closed <- p.session.Close(p.t.Context()) }()
-	<-p.session.Done()
-	for _, lease := range leases {
-		_ = lease.Release(p.t.Context()) // it is lost
-	}
-	if err := <-closed; err != nil {
-		p.t.Error(err)
-	}
+	leasetest.CloseSession(p.t, p.session)
 }
 
 // plant puts an object that is no lock in the place of one.
@@ -428,21 +416,6 @@ func about(key string, op ...string) func(faultstore.Call) bool {
 	}
 }
 
-// heldOf returns the locks that somebody holds.
-func heldOf(t *testing.T, st store.Store, keys ...string) (held []string) {
-	t.Helper()
-	for _, lock := range locksOf(t, st, nil, keys...) {
-		info, err := lock.Inspect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Held {
-			held = append(held, lock.Key())
-		}
-	}
-	return held
-}
-
 // settleAll waits until nothing is under way of what was given up.
 func settleAll(t *testing.T, locks []*leasehold.Lock) {
 	t.Helper()
@@ -682,7 +655,7 @@ func TestAcquireAnyPassesASlowLock(t *testing.T) {
 					}
 					st.Clear()
 					settleAll(t, locks)
-					if held := heldOf(t, st, "jobs/a", "jobs/b"); len(held) != 1 || held[0] != "jobs/b" {
+					if held := leasetest.Held(t, st, "jobs/a", "jobs/b"); len(held) != 1 || held[0] != "jobs/b" {
 						t.Errorf("%q are held by one that wanted one", held)
 					}
 					release(t, lease)
@@ -706,7 +679,7 @@ func TestAcquireAnyGoesOnWithASlowClaim(t *testing.T) {
 		st.Clear()
 		release(t, other)
 		settleAll(t, locks[1:])
-		if held := heldOf(t, st, "jobs/a", "jobs/b"); len(held) != 1 || held[0] != "jobs/a" {
+		if held := leasetest.Held(t, st, "jobs/a", "jobs/b"); len(held) != 1 || held[0] != "jobs/a" {
 			t.Errorf("%q are held by one that wanted one", held)
 		}
 		release(t, lease)
@@ -730,7 +703,7 @@ func TestAcquireAnyHoldsOne(t *testing.T) {
 			}
 			st.Clear()
 			settleAll(t, locks)
-			held := heldOf(t, st, keys(10)...)
+			held := leasetest.Held(t, st, keys(10)...)
 			if lease == nil && len(held) > 0 || lease != nil && (len(held) != 1 || held[0] != lease.Key()) {
 				t.Errorf("given up after %v: %v, and %q are held", after, lease, held)
 			}

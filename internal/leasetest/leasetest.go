@@ -25,6 +25,7 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/record"
 	_ "github.com/leasehold/leasehold/internal/testenv"
+	"github.com/leasehold/leasehold/multilock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -264,4 +265,53 @@ func RequestsFor(st *faultstore.Store, key string) (n int) {
 		}
 	}
 	return n
+}
+
+// Held returns those of the locks that are held.
+func Held(t *testing.T, st store.Store, keys ...string) (held []string) {
+	t.Helper()
+	for _, key := range keys {
+		lock, err := leasehold.NewLock(st, key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := lock.Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Held {
+			held = append(held, key)
+		}
+	}
+	return held
+}
+
+// EndSession releases the leases under a session, and then closes it. The session may be lost.
+func EndSession(t *testing.T, s *leasehold.Session) {
+	t.Helper()
+	if err := multilock.ReleaseAll(t.Context(), s.Leases()); err != nil && !errors.Is(err, leasehold.ErrLost) {
+		t.Error(err)
+	}
+	if err := s.Close(t.Context()); err != nil && !errors.Is(err, leasehold.ErrLost) {
+		t.Error(err)
+	}
+}
+
+// CloseSession closes a session before its leases are released, so that their records still name it.
+func CloseSession(t *testing.T, s *leasehold.Session) {
+	t.Helper()
+	leases := s.Leases()
+	closed := make(chan error)
+	go func() { closed <- s.Close(t.Context()) }()
+	select {
+	case <-s.Done():
+	case <-time.After(time.Hour):
+		t.Fatal("the session does not end")
+	}
+	for _, lease := range leases {
+		_ = lease.Release(t.Context()) // it is lost
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
 }
