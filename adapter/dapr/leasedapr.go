@@ -35,7 +35,7 @@ type Store struct {
 	// Open opens the store that the property url names. Default: [storeurl.Open]. A store that is an io.Closer is
 	// closed by Close.
 	Open func(ctx context.Context, url string) (store.Store, error)
-	// Logger is told what fails in the background. Default: nobody is.
+	// Logger receives failures in the background. Default: none.
 	Logger *slog.Logger
 
 	prefix string
@@ -46,7 +46,7 @@ type Store struct {
 	freeing sync.RWMutex // is locked for reading meanwhile
 }
 
-// held is a lock that somebody has, by any sidecar.
+// held is a lock that is held through any sidecar.
 type held struct {
 	key   string
 	token leasehold.Token

@@ -134,8 +134,8 @@ type semaphore struct {
 //	release KEY TOKEN   ends the lease
 //	inspect KEY         gives the last token in the store, and those of all holders, a space after each
 //
-// A caller that gets no lease has done nothing that others can see, though the store may show its entry. Whoever is
-// shown as a holder has asked before that, so tokens up to the last one are nobody's later.
+// A caller that gets no lease has done nothing that others can see, though the store may show its entry. A
+// holder in an answer has asked before it, so no later lease has a token up to the last one in it.
 func Semaphore(size int64) porcupine.Model {
 	m := byKey(model(func(s semaphore, c Command, o Outcome) (bool, semaphore) {
 		entry := func(token int64) (text string, weight int64) {

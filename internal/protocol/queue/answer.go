@@ -93,8 +93,8 @@ func (t *Machine) foreign(err error, out *protocol.Actions) {
 	t.gone()
 }
 
-// gone notes that the last known table is not there any more. Its holders may not know, so nobody gets slots
-// before their sessions have ended.
+// gone notes that the last known table was deleted. Its holders may not know, so no slot is granted before
+// their sessions have ended.
 func (t *Machine) gone() {
 	for _, h := range t.table.Holders {
 		if !t.mine(h) {
@@ -104,8 +104,8 @@ func (t *Machine) gone() {
 	t.version, t.table, t.open, t.refused = "", record.Table{Size: t.cfg.Size, Token: t.table.Token}, false, nil
 }
 
-// orphan ends the session of a caller whose entry may be in the object that was replaced: if somebody restores that by hand,
-// nobody else would remove the entry. If another kind of object was created at the same moment, there was no entry.
+// orphan ends the session of a caller whose entry may be in the object that was replaced: if an operator restores that
+// object, no other caller would remove the entry. If another kind of object was created at the same moment, there was no entry.
 func (t *Machine) orphan(c *caller, out *protocol.Actions) {
 	if c.there {
 		out.Add(protocol.SessionOrphan{Session: c.entry.Session})
@@ -139,8 +139,8 @@ func (t *Machine) take(table record.Table, v protocol.Version, now protocol.Now,
 	out.Add(protocol.Seen{})
 }
 
-// sight remembers the largest token ever seen (rule A3). One that is too large is nobody's, and somebody may
-// correct it by hand.
+// sight remembers the largest token ever seen (rule A3). A token that is too large has no holder, and an operator
+// may correct it.
 func (t *Machine) sight(token int64) {
 	if token <= record.LastToken {
 		t.top = max(t.top, token)

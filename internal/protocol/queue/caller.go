@@ -122,9 +122,9 @@ func (t *Machine) leave(ev Leave, now protocol.Now, out *protocol.Actions) {
 	t.soon(now)
 }
 
-// lookFirst lets a leaving caller read before it writes, if the table is old and somebody waits: with a
-// queue, somebody joins at each turn, and a refused write is followed by a read anyway. A sole holder is
-// told of everybody who joins, so it reads only if it was. If the read fails, the last known table is
+// lookFirst lets a leaving caller read before it writes, if the table is old and there are waiters: with a
+// queue, a caller joins at each turn, and a refused write is followed by a read anyway. A sole holder is
+// notified of each caller that joins, so it reads only after such a notification. If the read fails, the last known table is
 // written over, which is safe (rule T1). And if only another caller's poll is due, it writes at once.
 func (t *Machine) lookFirst(now protocol.Now) {
 	first := len(t.table.Waiters) > 0 && now.Clock > t.seen+recent

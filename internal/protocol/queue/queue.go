@@ -184,7 +184,7 @@ type (
 		Caller Caller
 		Err    error
 	}
-	// Vanished: somebody deleted the object, whose last known content was this.
+	// Vanished: the object was deleted. This was its last known content.
 	Vanished struct{ Table record.Table }
 )
 
